@@ -13,20 +13,45 @@ const leftoverGrace = 500 * time.Millisecond
 
 const terminateInterval = 50 * time.Millisecond
 
+// endCounter counts requests to end. An engine that ends a job, or a manager that ends a service, signals all processes, and then the
+// parent and the init process pass on the signals that they got themselves. So the first request of the parent is a copy of a
+// signal that came before it, or the other way round, and so is a signal shortly after the first.
+type endCounter struct {
+	parent, signal int
+	firstSignal    time.Time
+}
+
+// signalWindow is the time in which the signals of one request arrive, on a busy machine.
+const signalWindow = 250 * time.Millisecond
+
+// byParent counts a request of the parent, and reports whether it is a copy.
+func (c *endCounter) byParent() (isCopy bool) {
+	c.parent++
+	return c.parent == 1 && c.signal == 1
+}
+
+// bySignal counts a SIGTERM, and reports whether it is a copy.
+func (c *endCounter) bySignal(now time.Time) (isCopy bool) {
+	if c.signal > 0 && now.Sub(c.firstSignal) < signalWindow {
+		return true
+	}
+	if c.signal++; c.signal == 1 {
+		c.firstSignal = now
+	}
+	return c.signal == 1 && c.parent == 1
+}
+
 // superviseUntilGone waits until the program and all of its descendants are gone. It sends SIGTERM to all of them when
 // the program has ended, its time is up or it is asked to; and SIGKILL when the grace is over or it is asked a second
-// time. A request of the parent and a signal count as one: who ends a job or a service signals all of its processes, and the
-// parent passes on its own signal.
+// time, as an endCounter counts.
 func (s *supervisor) superviseUntilGone(tree processTree, children *children, requests <-chan supervisorRequest, endRequests <-chan os.Signal) {
 	if s.startThread != nil {
 		defer close(s.startThread)
 	}
-	var timeout, leftoverTimer, killTimer, rescan <-chan time.Time
-	if s.order.Timeout > 0 {
-		timeout = time.After(s.order.Timeout)
-	}
+	timeout := timerOf(s.order.Timeout)
+	var leftoverTimer, killTimer, rescan <-chan time.Time
 	ended, ending := false, false // of the program; of everything
-	seen := newDescendants()
+	seen, asked := newDescendants(), endCounter{}
 	terminate := func() (left int) {
 		ending = true
 		s.continueProgram(foregroundRequest, ended) // in the background of its terminal, a last message could stop it
@@ -41,7 +66,10 @@ func (s *supervisor) superviseUntilGone(tree processTree, children *children, re
 		tree.kill(s.programPID, children.empty)
 		killTimer = nil
 	}
-	onRequest := func(why supervisorReport) {
+	onRequest := func(isCopy bool, why supervisorReport) {
+		if isCopy {
+			return
+		}
 		if !ended { // an exit status that has been reported is final
 			s.report(why)
 		}
@@ -50,12 +78,6 @@ func (s *supervisor) superviseUntilGone(tree processTree, children *children, re
 			return
 		}
 		terminate()
-	}
-	byParent, bySignal := 0, 0
-	onEndRequest := func(count *int) {
-		if *count++; byParent != 1 || bySignal != 1 {
-			onRequest(supervisorReport{EndRequested: true})
-		}
 	}
 	for {
 		select {
@@ -71,7 +93,7 @@ func (s *supervisor) superviseUntilGone(tree processTree, children *children, re
 			}
 		case <-timeout:
 			timeout = nil
-			onRequest(supervisorReport{EndRequested: true, TimedOut: true})
+			onRequest(false, supervisorReport{EndRequested: true, TimedOut: true})
 		case request, open := <-requests:
 			switch {
 			case !open: // the parent is gone
@@ -80,10 +102,10 @@ func (s *supervisor) superviseUntilGone(tree processTree, children *children, re
 			case request != endRequest:
 				s.continueProgram(request, ended)
 			default:
-				onEndRequest(&byParent)
+				onRequest(asked.byParent(), supervisorReport{EndRequested: true})
 			}
 		case <-endRequests:
-			onEndRequest(&bySignal)
+			onRequest(asked.bySignal(time.Now()), supervisorReport{EndRequested: true})
 		case <-killTimer:
 			killAll()
 		case <-rescan: // processes that were just being forked at the last SIGTERM
@@ -101,6 +123,14 @@ func (s *supervisor) superviseUntilGone(tree processTree, children *children, re
 			return
 		}
 	}
+}
+
+// timerOf returns a channel that receives after a time; nil, which never does, for no limit.
+func timerOf(limit time.Duration) <-chan time.Time {
+	if limit <= 0 {
+		return nil
+	}
+	return time.After(limit)
 }
 
 // isJobStop reports whether job control has stopped a program on a terminal. Any other child that has stopped to be

@@ -336,11 +336,17 @@ func TestStopTaskSendsSIGTERMThenSIGKILL(t *testing.T) {
 	})
 }
 
-// TestSignalAndRequestOfParentCountAsOne ends a task in both ways, as an engine does that signals all processes of a job.
+// TestSignalAndRequestOfParentCountAsOne ends a task in both ways, as an engine does that signals all processes of a job. A further
+// request kills it.
 func TestSignalAndRequestOfParentCountAsOne(t *testing.T) {
 	t.Parallel()
 	forContainments(t, supportedContainments(), func(t *testing.T, way Containment) {
-		for _, first := range []string{"signal", "parent"} {
+		for _, c := range []struct {
+			name        string
+			parentFirst bool
+			kill        bool
+			want        int // exit code
+		}{{"signal first", false, false, 5}, {"parent first", true, false, 5}, {"killed by a third", false, true, 128 + int(syscall.SIGKILL)}} {
 			dir := t.TempDir()
 			ready, told, end := filepath.Join(dir, "ready"), filepath.Join(dir, "told"), filepath.Join(dir, "end")
 			for _, fifo := range []string{ready, told, end} {
@@ -355,13 +361,15 @@ func TestSignalAndRequestOfParentCountAsOne(t *testing.T) {
 			k.HoldOpen = []*os.File{hold}
 			gone := trackProcesses(t, &k)
 			ctx, cancel := context.WithCancel(t.Context())
+			force := make(chan struct{})
+			k.Force = force
 			signal := func() {
 				for _, pid := range FindSupervisors(k.Label) {
 					_ = StopTask(pid) // it may have ended
 				}
 			}
 			requests := []func(){signal, cancel}
-			if first == "parent" {
+			if c.parentFirst {
 				slices.Reverse(requests)
 			}
 			go func() {
@@ -369,18 +377,52 @@ func TestSignalAndRequestOfParentCountAsOne(t *testing.T) {
 				requests[0]()
 				waitForFIFO(told)
 				requests[1]()
+				if c.kill {
+					close(force)
+					return
+				}
 				if f, err := os.OpenFile(end, os.O_WRONLY, 0); err == nil {
 					_ = f.Close()
 				}
 			}()
 			ending, err := k.Run(ctx)
-			if ending.ExitCode != 5 || ending.Signal != 0 || err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("%s first: got %+v, %v", first, ending, err)
+			if ending.ExitCode != c.want || err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: got %+v, %v", c.name, ending, err)
 			}
 			gone()
 			cancel()
 		}
 	})
+}
+
+func TestEndCounterTellsCopies(t *testing.T) {
+	t.Parallel()
+	const parent = -1
+	for _, c := range []struct {
+		requests []time.Duration // time of a signal, or parent
+		copies   string          // of each request
+	}{
+		{[]time.Duration{0, signalWindow}, "nn"},
+		{[]time.Duration{parent, parent}, "nn"},
+		{[]time.Duration{0, parent, parent}, "nyn"},
+		{[]time.Duration{parent, 0, signalWindow}, "nyn"},
+		{[]time.Duration{0, 1, parent, 2, signalWindow}, "nyyyn"}, // of an engine, of the init process, and the parent
+	} {
+		var counter endCounter
+		got, began := "", time.Now()
+		for _, at := range c.requests {
+			isCopy := false
+			if at == parent {
+				isCopy = counter.byParent()
+			} else {
+				isCopy = counter.bySignal(began.Add(at))
+			}
+			got += map[bool]string{false: "n", true: "y"}[isCopy]
+		}
+		if got != c.copies {
+			t.Errorf("%v: got %s, want %s", c.requests, got, c.copies)
+		}
+	}
 }
 
 // waitForFIFO waits until a process has opened a FIFO for writing.
