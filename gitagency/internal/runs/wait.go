@@ -69,7 +69,7 @@ func Stop(ctx context.Context, r *core.Repository, id string) (_ core.Invocation
 func stopCommands(ctx context.Context, label string) (stopped bool, err error) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	asked := map[int]bool{} // supervisors; a second request would make them use SIGKILL at once
+	requests := sandbox.StopRequests{}
 	for {
 		running := proc.FindSupervisors(label)
 		if len(running) == 0 {
@@ -77,11 +77,7 @@ func stopCommands(ctx context.Context, label string) (stopped bool, err error) {
 		}
 		stopped = true
 		for _, pid := range running {
-			if asked[pid] {
-				continue
-			}
-			asked[pid] = true
-			if err := proc.StopTask(pid); err != nil {
+			if err := requests.Ask(pid); err != nil {
 				return stopped, err
 			}
 		}

@@ -86,20 +86,15 @@ func stopCommands(ctx context.Context, r *core.Repository, id, invocationDir str
 		}
 		acquired <- outcome{held, err}
 	}()
-	started, lastAsked := time.Now(), map[int]time.Time{}
+	started, stops := time.Now(), StopRequests{}
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		// Search again in every round: a command that has just been started may not have a supervisor yet. A second
-		// stop request ends the grace period.
 		for _, pid := range proc.FindSupervisors(invocationDir) {
-			if last, before := lastAsked[pid]; before && time.Since(last) < DefaultGrace {
-				continue
-			} else if !before {
+			if stops.IsNew(pid) {
 				*commands += proc.CountTasks(pid)
 			}
-			lastAsked[pid] = time.Now()
-			if err := proc.StopTask(pid); err != nil {
+			if err := stops.Ask(pid); err != nil {
 				r.Warn("end a command in sandbox %s: %v", id, err)
 			}
 		}
@@ -116,6 +111,22 @@ func stopCommands(ctx context.Context, r *core.Repository, id, invocationDir str
 			return nil, &fault.BusyError{ID: id, Waited: time.Since(started), Holders: proc.FileUsers(invocationDir)}
 		}
 	}
+}
+
+// StopRequests asks the supervisors of commands to end them: at once, and again after each grace period, when they use SIGKILL. The
+// caller searches for supervisors in rounds, because a command that has just been started may not have one yet.
+type StopRequests map[int]time.Time // when each was asked last
+
+// IsNew reports whether a supervisor was not asked yet.
+func (s StopRequests) IsNew(pid int) bool { return s[pid].IsZero() }
+
+// Ask asks a supervisor, unless its grace period still lasts.
+func (s StopRequests) Ask(pid int) error {
+	if !s.IsNew(pid) && time.Since(s[pid]) < DefaultGrace {
+		return nil
+	}
+	s[pid] = time.Now()
+	return proc.StopTask(pid)
 }
 
 // CheckBeforeStop checks, if commands run in the sandbox, whether anything would prevent ending the sandbox after
