@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -230,52 +230,62 @@ func TestHostileResultsAreRefused(t *testing.T) {
 }
 
 // TestSecondInterruptDoesNotWaitForTheEnd interrupts run twice. The first tells the agent to end; after the second, run does not wait for
-// its end.
+// its end. That the second comes before Slurm has been told changes nothing.
 func TestSecondInterruptDoesNotWaitForTheEnd(t *testing.T) {
 	t.Parallel()
-	l := newSlurmLab(t)
-	out := filepath.Join(l.dir, "out")
-	if err := os.Mkdir(out, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	l.git("config", "--global", "agency.sandbox.write", out)
-	script := `echo part >part; trap 'echo told' TERM; echo begun; until test -e "$1"; do sleep 0.02; done`
-	cmd := exec.CommandContext(t.Context(), filepath.Join(l.bin, "git-agency"), "run", "wt", "--profile", "p", "--", "sh", "-c", script, "sh", filepath.Join(out, "go"))
-	var stderr bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stderr = l.repo, l.env, &stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(stdout)
-	for _, c := range []struct {
-		want string
-		sig  os.Signal // the same one again would be taken for a copy
-	}{{"begun", syscall.SIGINT}, {"told", syscall.SIGTERM}} {
-		if !lines.Scan() || lines.Text() != c.want {
-			t.Fatalf("got %q, want %q: %s", lines.Text(), c.want, stderr.String())
-		}
-		if err := cmd.Process.Signal(c.sig); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_ = cmd.Wait() // the exit code is checked below
-	if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGINT) || !strings.Contains(stderr.String(), "was told to end, and its end is not known yet") {
-		t.Errorf("it ended with %d: %s", code, stderr.String())
-	}
-	inv := l.listed()[0]
-	if !inv.HasOpenJob() {
-		t.Errorf("got %+v", inv)
-	}
-	l.write(filepath.Join(out, "go"), "")
-	if o := l.try(nil, "git-agency", "wait", inv.ID); o.stdout != inv.ID+" stopped\n" {
-		t.Errorf("got %+v", o)
-	}
-	if got := l.agency("diff", inv.ID, "--name-status"); got != "A\tpart" {
-		t.Errorf("the diff is %q", got)
+	for _, slow := range []bool{false, true} {
+		t.Run("slow="+strconv.FormatBool(slow), func(t *testing.T) {
+			t.Parallel()
+			l := newSlurmLab(t)
+			out := filepath.Join(l.dir, "out")
+			if err := os.Mkdir(out, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			l.git("config", "--global", "agency.sandbox.write", out)
+			told := filepath.Join(out, "told")
+			if slow { // scancel waits until it may go on
+				told = filepath.Join(out, "cancelling")
+				program := filepath.Join(l.bin, "scancel")
+				if err := errors.Join(os.Mkdir(filepath.Join(l.bin, "real"), 0o700), os.Rename(program, filepath.Join(l.bin, "real", "scancel"))); err != nil {
+					t.Fatal(err)
+				}
+				l.writeProgram(program, "touch "+told+"; until test -e "+out+"/cancel; do sleep 0.02; done; exec "+filepath.Join(l.bin, "real", "scancel")+` "$@"`)
+			}
+			script := `echo part >part; trap ': >"$1/told"' TERM; : >"$1/begun"; until test -e "$1/go"; do sleep 0.02; done`
+			cmd := exec.CommandContext(t.Context(), filepath.Join(l.bin, "git-agency"), "run", "wt", "--profile", "p", "--", "sh", "-c", script, "sh", out)
+			var stderr bytes.Buffer
+			cmd.Dir, cmd.Env, cmd.Stderr = l.repo, l.env, &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range []struct {
+				file string
+				sig  os.Signal // the same one again would be taken for a copy
+			}{{filepath.Join(out, "begun"), syscall.SIGINT}, {told, syscall.SIGTERM}} {
+				if !waitForFile(c.file) {
+					t.Fatalf("there is no %s: %s", c.file, stderr.String())
+				}
+				if err := cmd.Process.Signal(c.sig); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.write(filepath.Join(out, "cancel"), "")
+			_ = cmd.Wait() // the exit code is checked below
+			if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGINT) || !strings.Contains(stderr.String(), "was told to end, and its end is not known yet") {
+				t.Errorf("it ended with %d: %s", code, stderr.String())
+			}
+			inv := l.listed()[0]
+			if !inv.HasOpenJob() {
+				t.Errorf("got %+v", inv)
+			}
+			l.write(filepath.Join(out, "go"), "")
+			if o := l.try(nil, "git-agency", "wait", inv.ID); o.stdout != inv.ID+" stopped\n" {
+				t.Errorf("got %+v", o)
+			}
+			if got := l.agency("diff", inv.ID, "--name-status"); got != "A\tpart" {
+				t.Errorf("the diff is %q", got)
+			}
+		})
 	}
 }
 

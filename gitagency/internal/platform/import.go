@@ -70,14 +70,13 @@ func (c *Client) receive(ctx context.Context, h *hub.Hub, m store.InvocationMeta
 		if len(taken) > 0 {
 			number = taken[len(taken)-1].Number + 1
 		}
-		ref := core.SnapshotRef(id, number)
-		if err := repo.RemoveRefLeftovers(ctx, ref); err != nil { // left by a killed attempt
+		tx := c.r.BeginTx("import")
+		if err := snapshots.Keep(ctx, tx, repo, snapshots.Snapshot{ID: commit, Ref: core.SnapshotRef(id, number)}); err != nil {
+			core.RollbackTx(ctx, tx)
 			return err
 		}
-		if err := repo.CreateRef(ctx, ref, commit, "agency: result"); err != nil {
-			return err
-		}
-		return repo.SyncRef(ref)
+		tx.Commit()
+		return nil
 	})
 }
 

@@ -32,14 +32,14 @@ func (c *Client) Execute(ctx context.Context, req runs.ExecuteRequest) (runs.Res
 		go func() {
 			select {
 			case <-req.Force:
-				cancel(errors.New("it was interrupted again"))
+				cancel(errors.New("git-agency was interrupted again"))
 			case <-stopping.Done():
 			}
 		}()
 		inv, _, err = c.Stop(stopping, req.ID)
 		cancel(nil)
 		if err != nil {
-			err = errors.Join(err, context.Cause(ctx))
+			err = &interruptedError{err, context.Cause(ctx)}
 		}
 	}
 	if err != nil {
@@ -51,6 +51,12 @@ func (c *Client) Execute(ctx context.Context, req runs.ExecuteRequest) (runs.Res
 	endLines()
 	return c.result(inv), nil
 }
+
+// interruptedError reports a run that was told to end because the command was interrupted, and goes on.
+type interruptedError struct{ err, cause error }
+
+func (e *interruptedError) Error() string   { return e.err.Error() }
+func (e *interruptedError) Unwrap() []error { return []error{e.err, e.cause} }
 
 // result returns how the last run of an invocation ended.
 func (c *Client) result(inv core.Invocation) runs.Result {
@@ -65,7 +71,7 @@ func (c *Client) result(inv core.Invocation) runs.Result {
 		if inv.ExitCode != nil {
 			res.ExitCode = *inv.ExitCode
 		}
-		if c.record(inv.ID).ResultCommit != "" {
+		if c.record(inv.ID).WasRun {
 			res.Exec.ContainedBy = containedByJob
 		}
 	}
@@ -171,6 +177,9 @@ func (c *Client) GiveUp(ctx context.Context, id string) error {
 	return runs.EndJob(ctx, c.r, id, failedRun("its result was given up"), func(func()) {})
 }
 
+// cancelTimeout bounds the time in which an engine is told to end a job.
+const cancelTimeout = 30 * time.Second
+
 // stopTimeout bounds the wait for the end of a run that was stopped: engines give 30 seconds between SIGTERM and SIGKILL.
 const stopTimeout = 2 * time.Minute
 
@@ -191,7 +200,9 @@ func (c *Client) Stop(ctx context.Context, id string) (_ core.Invocation, stoppe
 	}
 	driver, _, err := openEngine(c.r, m.Primitives.Platform)
 	if err == nil {
-		err = driver.Cancel(ctx, ref(c.r, m))
+		cancelling, done := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout) // an interrupt ends only the wait
+		err = driver.Cancel(cancelling, ref(c.r, m))
+		done()
 	}
 	if err != nil { // what ends it later was not the user
 		undo := c.r.Store.UpdateInvocationMeta(c.r.ID, inv.ID, func(m *store.InvocationMeta) { m.StopRequested = false })

@@ -45,6 +45,7 @@ type PlatformFields struct {
 	JobCommit      string `json:"job_commit,omitempty"`      // commit with what the last run was given
 	ResultCommit   string `json:"result_commit,omitempty"`   // commit with the result that was imported last
 	StopRequested  bool   `json:"stop_requested,omitempty"`  // the user has stopped the run, whose end is not known yet
+	WasRun         bool   `json:"was_run,omitempty"`         // the program of the last run was started there, as far as its result is known
 }
 
 // HasOpenJob reports whether a run goes on that another machine executes, as far as is known here.

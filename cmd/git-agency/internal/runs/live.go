@@ -73,13 +73,16 @@ func (t Commands) questionReporter(l *live, id string) func(question string, opt
 	}
 }
 
-// ended shows how a run ended.
-func (l *live) ended(id string, res gitagency.RunResult, err error) {
-	if err != nil {
+// ended shows how a run ended. That of an interrupted command may go on on another machine.
+func (l *live) ended(id string, res gitagency.RunResult, err error, isInterrupted bool) {
+	switch {
+	case err != nil && isInterrupted:
+		l.set(id, "told to end", l.now())
+	case err != nil:
 		l.set(id, gitagency.StatusFailed, l.now())
-		return
+	default:
+		l.set(id, res.Status, l.now())
 	}
-	l.set(id, res.Status, l.now())
 }
 
 // ring has the bell of the terminal rung with the next lines, since the user may not watch them.

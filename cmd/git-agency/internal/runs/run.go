@@ -302,12 +302,13 @@ func (t Commands) executeAll(ctx context.Context, c *cli.Context, repo *gitagenc
 				ID: inv.ID, Force: t.SecondInterrupt, OnEvent: live.reporter(inv.ID), OnQuestion: t.questionReporter(live, inv.ID),
 				Later: func(lastStep func()) { announced.Go(lastStep) },
 			})
-			live.ended(inv.ID, results[i], errs[i])
+			live.ended(inv.ID, results[i], errs[i], ctx.Err() != nil)
 		})
 	}
 	all.Wait()
 	live.end()
-	failed := errors.Join(errs...)
+	cause := context.Cause(ctx)
+	failed := errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == cause })...)
 	results = slices.DeleteFunc(results, func(res gitagency.RunResult) bool { return res.Status == "" }) // those of errs
 	if c.Bool("json") {
 		if err := t.PrintJSON(results); err != nil {
@@ -324,9 +325,9 @@ func (t Commands) executeAll(ctx context.Context, c *cli.Context, repo *gitagenc
 		}
 	}
 	t.hintLanding(landable)
-	switch cause := context.Cause(ctx); {
+	switch {
 	case cause != nil:
-		return cause
+		return errors.Join(failed, cause)
 	case failed != nil:
 		return failed
 	case code != 0:
