@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -59,13 +58,9 @@ Exit status: 0, whatever is found; 129 usage.`,
 
 // configUsageError points a caller that passed arguments to 'git config'.
 func configUsageError(c *cli.Context) error {
-	words := []string{"git", "config"}
-	for _, word := range c.Args().Slice() {
-		words = append(words, quote.Shell(word))
-	}
 	return &program.UsageError{
 		Err: fmt.Errorf("unexpected argument %q", c.Args().First()), Usage: c.Command.UsageText,
-		Hint: "this only lists settings; to read or change one, type: " + strings.Join(words, " "),
+		Hint: "this only lists settings; to read or change one, type: " + quote.ShellLine(append([]string{"git", "config"}, c.Args().Slice()...)),
 	}
 }
 

@@ -285,11 +285,7 @@ func (f logFields) duration() string {
 
 // commandLine returns the words of a command as a shell would read them, shortened.
 func commandLine(argv []string) string {
-	var words []string
-	for _, word := range argv {
-		words = append(words, quote.Shell(word))
-	}
-	return quote.Shorten(strings.Join(words, " "), maxLogLine)
+	return quote.Shorten(quote.ShellLine(argv), maxLogLine)
 }
 
 // snapshotName returns the name of the snapshot that a ref keeps, such as <id>/2.
