@@ -3,15 +3,19 @@ package status
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
@@ -169,13 +173,12 @@ func (o *overlayWorktree) headOfEntry() string {
 	return o.Git("--git-dir="+o.repo.AdminDir(o.w.Name), "rev-parse", "HEAD")
 }
 
-// gitTree returns the tree that git makes of the files in the mounted overlay. It does not change the index.
+// gitTree returns the tree that git makes of the files in the mounted overlay. It does not change the index. The copy has the
+// mtime of the index: git trusts an entry whose file is older than that, and may compare seconds only.
 func (o *overlayWorktree) gitTree() string {
 	o.T.Helper()
-	data, err := os.ReadFile(o.indexPath())
-	o.Must(err)
 	index := filepath.Join(filepath.Dir(o.w.Tree), "copied-index")
-	o.Must(os.WriteFile(index, data, 0o644))
+	o.Must(git.CopyFileWithMtime(o.indexPath(), index))
 	copied := *o.Fixture
 	copied.Env = append(append([]string{}, o.Env...), "GIT_INDEX_FILE="+index)
 	copied.GitIn(o.w.Tree, "add", "-A")
@@ -214,7 +217,7 @@ func (o *overlayWorktree) compare(what string) {
 		case err != nil:
 			o.T.Errorf("%s, in use %v: %v", what, s.InUse, err)
 		case g.Worktree.HexOID() != want:
-			o.T.Errorf("%s, in use %v: the tree is not that of git:\n%s", what, s.InUse, o.diff(want, g.Worktree.HexOID()))
+			o.T.Errorf("%s, in use %v: the tree is not that of git:\n%s", what, s.InUse, o.diff(want, g.Worktree))
 		}
 		o.Must(g.Close())
 	}
@@ -236,11 +239,30 @@ func (o *overlayWorktree) hasPopulatedSubmodule() bool {
 	return false
 }
 
-// diff returns the differences of two trees; the second may be in no repository.
-func (o *overlayWorktree) diff(want, got string) string {
-	out, err := o.TryGit(o.Root, "diff-tree", "-r", want, got)
-	if err != nil {
-		return "want " + want + ", got " + got
+// diff returns the differences between a tree of git and one in memory, as lines of ls-tree. Lines of the latter begin with "+".
+func (o *overlayWorktree) diff(want string, got *object.BuiltTree) string {
+	o.T.Helper()
+	lines := map[string]string{}
+	for line := range strings.Lines(o.GitIn(o.Root, "-c", "core.quotePath=false", "ls-tree", "-r", want) + "\n") {
+		lines[line] = "-" + line
 	}
-	return out
+	var walk func(path string, tree *object.BuiltTree)
+	walk = func(path string, tree *object.BuiltTree) {
+		for _, e := range tree.Entries {
+			name := path + string(e.Name)
+			if e.Subtree != nil {
+				walk(name+"/", e.Subtree)
+				continue
+			}
+			kind := map[bool]string{true: "commit", false: "blob"}[e.IsGitlink()]
+			line := fmt.Sprintf("%06o %s %x\t%s\n", e.Mode, kind, e.OID, name)
+			if _, same := lines[line]; same {
+				delete(lines, line)
+			} else {
+				lines[line] = "+" + line
+			}
+		}
+	}
+	walk("", got)
+	return strings.Join(slices.Sorted(maps.Values(lines)), "")
 }
