@@ -27,20 +27,30 @@ fail_of() {
 	exit 1
 }
 
-install_missing() {
-	missing=
+# missing_packages prints the packages that are not installed.
+missing_packages() {
 	for daemon in slurmctld slurmd munge; do
 		case $daemon in munge) program=munged ;; *) program=$daemon ;; esac
-		command -v "$program" >/dev/null || missing="$missing $daemon"
+		command -v "$program" >/dev/null || echo "$daemon"
 	done
-	command -v sbatch >/dev/null || missing="$missing slurm-client"
+	command -v sbatch >/dev/null || echo slurm-client
+}
+
+# install_missing installs them, one script at a time: the tests of several packages start clusters at the same time.
+install_missing() {
+	missing=$(missing_packages)
 	[ -n "$missing" ] || return 0
-	[ "$(id -u)" -eq 0 ] || die "these packages are not installed:$missing"
+	# shellcheck disable=SC2086 # on one line
+	[ "$(id -u)" -eq 0 ] || die "these packages are not installed: $(echo $missing)"
 	command -v apt-get >/dev/null || die "Slurm is not installed, and there is no apt-get"
+	exec 9<"$0"
+	flock 9
+	missing=$(missing_packages)
 	# A package must not start its daemons; installing munge writes the system's key, which is not used here.
 	# shellcheck disable=SC2086 # one word per package
-	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qy --no-install-recommends $missing; } \
+	[ -z "$missing" ] || { apt-get update -q && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qy --no-install-recommends $missing; } \
 		>"$dir/apt.log" 2>&1 || fail_of apt-get "$dir/apt.log"
+	exec 9<&-
 }
 
 # free_ports prints the first of four successive TCP ports that nothing listens on, below those the kernel hands out.
