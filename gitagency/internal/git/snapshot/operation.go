@@ -15,7 +15,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
-	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
 
@@ -84,13 +83,14 @@ const (
 // could write to the scratch git directory, which later gits trust.
 func captureOperation(ctx context.Context, r *git.Repo, s git.WorktreeSpec, now State, x index.File) (_ string, err error) {
 	head, branch, staged := now.Head, now.BranchTip, now.IndexTree
-	files, err := readOperation(r.WorktreeAdminDir(s))
+	entry := r.WorktreeAdminDir(s) // looked up once: an agent that is running may move its own away
+	files, err := readOperation(entry)
 	if err != nil {
 		return "", fmt.Errorf("git operation in progress: %w", err)
 	}
 	outside := files
-	if overlay.OpaqueEntry(s.UpperDir, s.Name) != "" {
-		if outside, err = readOperation(r.AdminDir(s.Name)); err != nil {
+	if host := r.AdminDir(s.Name); host != entry {
+		if outside, err = readOperation(host); err != nil {
 			return "", fmt.Errorf("git operation in progress: %w", err)
 		}
 	}
