@@ -324,17 +324,18 @@ func onePerBoundary(points []string) (chosen []string) {
 	return chosen
 }
 
-// isSelected reports whether a long table of cases that do not depend on each other runs case number i of n: all without -short;
-// with -short the first, the last, and every fifth in between.
+// isSelected reports whether a long table of cases that do not depend on each other runs case number i of n: with
+// -short every fifth.
 func isSelected(i, n int) bool { return isEvery(5, i, n) }
 
+// isEvery reports whether case number i of n is run: all without -short; with -short the first, the last, and one in step cases.
 func isEvery(step, i, n int) bool { return !testing.Short() || i%step == 0 || i == n-1 }
 
 // isRotated reports whether a table of cases by a few variants (agents, shells, sandboxes) runs case number i for variant v:
 // all without -short; with -short a third for each variant, so that three variants run every case once.
 func isRotated(i, v int) bool { return !testing.Short() || (i+v)%3 == 0 }
 
-// thin returns the cases of a table or a sweep: all without -short; with -short the first, the last, and every third in between.
+// thin returns the cases of a table or a sweep that are run: with -short every third.
 func thin[T any](all []T) (some []T) {
 	for i, c := range all {
 		if isEvery(3, i, len(all)) {

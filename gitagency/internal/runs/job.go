@@ -66,7 +66,8 @@ func EndJob(ctx context.Context, r *core.Repository, id string, end JobEnd, late
 		}
 		m.Status, m.StatusReason, m.Warnings, m.LastMessage, m.Question = end.Status, end.Reason, end.Warnings, end.LastMessage, end.question
 		m.PID, m.PIDStarted, m.PlatformState, m.PlatformDetail = 0, "", "", ""
-		if m.WasRun = end.WasRun; end.WasRun {
+		m.WasRun = end.WasRun
+		if end.WasRun {
 			m.ResumeWith = "" // the agent was given it
 		}
 		if !m.HasEnded() {

@@ -73,7 +73,7 @@ func (t Commands) questionReporter(l *live, id string) func(question string, opt
 	}
 }
 
-// ended shows how a run ended. That of an interrupted command may go on on another machine.
+// ended shows how a run ended. After an interrupt, an error means that it may go on on another machine, which was told to end it.
 func (l *live) ended(id string, res gitagency.RunResult, err error, isInterrupted bool) {
 	switch {
 	case err != nil && isInterrupted:
