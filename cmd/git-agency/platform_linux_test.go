@@ -300,3 +300,35 @@ func (l *lab) field(id, name string) string {
 	l.t.Fatalf("ls does not list %s", id)
 	return ""
 }
+
+// TestEndThatAnotherProcessRecords has wait record the end of a run while run itself asks Slurm. run reports the end all the same.
+func TestEndThatAnotherProcessRecords(t *testing.T) {
+	t.Parallel()
+	l := newSlurmLab(t)
+	out, bin := filepath.Join(l.dir, "out"), filepath.Join(l.dir, "slow")
+	if err := errors.Join(os.Mkdir(out, 0o700), os.Mkdir(bin, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	l.git("config", "--global", "agency.sandbox.write", out)
+	l.writeProgram(filepath.Join(bin, "squeue"), `cd `+out+`; if test -e begun; then : >asked; until test -e answer; do sleep 0.02; done; fi; exec `+filepath.Join(l.bin, "squeue")+` "$@"`)
+	script := `: >"$1/begun"; until test -e "$1/go"; do sleep 0.02; done; exit 4`
+	cmd := exec.CommandContext(t.Context(), filepath.Join(l.bin, "git-agency"), "run", "wt", "--profile", "p", "--", "sh", "-c", script, "sh", out)
+	var stderr bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stderr = l.repo, append(slices.Clone(l.env), "PATH="+strings.Join([]string{bin, l.bin, os.Getenv("PATH")}, ":")), &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !waitForFile(filepath.Join(out, "asked")) {
+		t.Fatalf("run did not ask Slurm: %s", stderr.String())
+	}
+	l.write(filepath.Join(out, "go"), "")
+	id := l.listed()[0].ID
+	if o := l.try(nil, "git-agency", "wait", id); o.stdout != id+" failed\n" {
+		t.Errorf("got %+v", o)
+	}
+	l.write(filepath.Join(out, "answer"), "")
+	_ = cmd.Wait() // the exit code is checked below
+	if code := cmd.ProcessState.ExitCode(); code != 4 || !strings.Contains(stderr.String(), "'git agency logs "+id+"' shows its output") {
+		t.Errorf("it ended with %d: %s", code, stderr.String())
+	}
+}
