@@ -274,7 +274,7 @@ func inheritGroup(t *target, m *moveOp) error {
 	if err := unix.Fstatat(t.stagingFD(), m.Slot, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
-	return unix.Fchmodat(t.stagingFD(), m.Slot, st.Mode&0o7777|unix.S_ISGID, 0)
+	return unix.Fchmodat(t.stagingFD(), m.Slot, uint32(st.Mode)&0o7777|unix.S_ISGID, 0)
 }
 
 // probe tries whether the file system can exchange files, which it must before anything changes.
