@@ -187,7 +187,7 @@ func TestCompletionCandidates(t *testing.T) {
 		{"supported platforms", "start --platform ~", "local\nslurm\n"},
 		{"supported isolation", "start --isolation ~", "os\nnone\n"},
 		{"supported outputs", "start --outputs ~", "open\nnone\n"},
-		{"supported software", "start --software=~", "--software=host\n"},
+		{"supported software", "start --software=~", "--software=host\n\tdirectories\n"},
 		{"usable profiles", "start wt --profile ~", "$(touch pwned)\na:b\nmy profile\n"},
 		{"profiles behind an equals sign", "start --profile=~", "--profile=$(touch pwned)\n--profile=a:b\n--profile=my profile\n"},
 		{"free text has no candidates", "start --name ~", ""},

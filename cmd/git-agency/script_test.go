@@ -55,6 +55,7 @@ func runScript(t *testing.T, file string) {
 			"rc":       cmdRC,
 			"repo":     cmdRepo,
 			"result":   cmdResult,
+			"rootfs":   cmdRootfs,
 			"world":    cmdWorld,
 			"waitfile": cmdWaitfile,
 		},

@@ -40,6 +40,7 @@ func Apply(p walls.Plan) error {
 		s.makePrivate,
 		s.openMountPoints,
 		s.cloneSources,
+		func() error { return s.cloneBound(p.Software) },
 		s.makeReadOnly,
 		s.cloneKept,
 		s.mountDev,
@@ -48,6 +49,7 @@ func Apply(p walls.Plan) error {
 		func() error { return s.makeLinks(p.Links) },
 		s.sealHidden,
 		func() error { return s.mountFixed(fixtures) },
+		func() error { return s.mountSoftware(p.Software) },
 		func() error { return setHostname(p.Hostname) },
 		func() error { return bringUpLoopback(p.Network) },
 	} {
@@ -61,7 +63,7 @@ func Apply(p walls.Plan) error {
 // UnmountOverlays unmounts the overlays of p, when nothing uses them any more. The kernel does that at the end of the
 // namespace, too, but only after the last process was reaped: the next user of the same overlays would have to wait.
 func UnmountOverlays(p walls.Plan) error {
-	var failed error
+	failed := unmountSoftware(p.Software)
 	overlays := slices.Clone(p.Overlays)
 	sort.Slice(overlays, func(i, j int) bool { return overlays[i].Path > overlays[j].Path }) // inner ones first
 	for _, l := range overlays {
@@ -93,6 +95,7 @@ type builder struct {
 	devices  map[string]int // clones of device nodes of the machine
 	procfs   int
 	made     map[string]bool // directories around mount points that were created, and pinned where that is necessary
+	bound    []placement     // files of the machine for another root file system
 	openFDs  []int           // closed in the end
 }
 
@@ -197,15 +200,19 @@ func (s *builder) cloneSources() (err error) {
 			if w.source == "" || w.missing {
 				continue
 			}
-			if w.fd, err = s.cloneSource(w.source, 0); err != nil {
+			if w.fd, err = s.cloneSource(w.source, 0, 0); err != nil {
 				return fmt.Errorf("content of %s: %w", w.path, err)
 			}
 		case bound:
 			var attr uint64
+			var how uint
 			if w.rdonly {
 				attr = unix.MOUNT_ATTR_RDONLY
 			}
-			if w.fd, err = s.cloneSource(w.source, attr); err != nil {
+			if w.recursive {
+				how = unix.AT_RECURSIVE
+			}
+			if w.fd, err = s.cloneSource(w.source, attr, how); err != nil {
 				return w.wrapError(err)
 			}
 		case overlaid:

@@ -14,13 +14,14 @@ import (
 
 // mountSpec is one mount of a plan.
 type mountSpec struct {
-	kind    mountKind
-	path    string
-	overlay *walls.OverlayMount // with kind overlaid
-	text    string              // content of a hidden file; mostly empty
-	source  string              // with kind private: directory with the content, which is kept; empty for a new file system. With kind bound: what is mounted
-	rdonly  bool                // with kind bound: read-only
-	parent  int                 // index of the nearest mount around it; -1: none
+	kind      mountKind
+	path      string
+	overlay   *walls.OverlayMount // with kind overlaid
+	text      string              // content of a hidden file; mostly empty
+	source    string              // with kind private: directory with the content, which is kept; empty for a new file system. With kind bound: what is mounted
+	rdonly    bool                // with kind bound: read-only
+	recursive bool                // with kind bound: with what is mounted in the source
+	parent    int                 // index of the nearest mount around it; -1: none
 }
 
 type mountKind int
@@ -79,6 +80,12 @@ func orderMounts(p walls.Plan) (mounts, fixtures []mountSpec, err error) {
 		mounts = append(mounts, mountSpec{kind: bound, path: b.Path, source: b.Source, rdonly: b.ReadOnly})
 		if err := checkPath(b.Source); err != nil {
 			return nil, nil, fmt.Errorf("mounted at %s: %w", b.Path, err)
+		}
+	}
+	if sw := p.Software; sw.Dir != "" {
+		mounts = append(mounts, mountSpec{kind: bound, path: sw.Mount, source: sw.Dir, rdonly: true, recursive: true})
+		if err := checkPath(sw.Dir); err != nil {
+			return nil, nil, fmt.Errorf("root file system: %w", err)
 		}
 	}
 	sort.SliceStable(mounts, func(i, j int) bool { return byPath(mounts[i], mounts[j]) < 0 })

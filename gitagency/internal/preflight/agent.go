@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/rootfs"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -42,12 +43,15 @@ func findAgent(r *core.Repository, req Request, findSpec func(name string) (runn
 
 // checkRunner checks that the program exists, can be executed and is visible behind the walls.
 func checkRunner(ctx context.Context, s *subject) result {
-	program, res := s.agent.findProgram(s.repo.Opts.Env)
+	program, res := s.findProgram()
 	if res.failed || program == "" {
 		return res
 	}
 	if !filepath.IsAbs(program) {
 		return s.checkInSandbox(ctx, program)
+	}
+	if rootfs.IsOther(s.prims.Software) { // its programs are not run here
+		return passed("%s in %s", program, s.prims.Software)
 	}
 	if hidden := s.hiddenPath(program); hidden != "" {
 		remedy := "git config --global --add " + settings.ReadKey + " " + quote.Shell(hidden)
@@ -68,7 +72,8 @@ func checkRunner(ctx context.Context, s *subject) result {
 
 // findProgram returns the path of the program: a relative one names a file of the sandbox. It is empty, with the result, if
 // there is none to look for, or it was not found.
-func (a agent) findProgram(env []string) (string, result) {
+func (s *subject) findProgram() (string, result) {
+	a, env := s.agent, s.repo.Opts.Env
 	word, install := "", ""
 	switch {
 	case len(a.argv) > 0:
@@ -96,8 +101,11 @@ func (a agent) findProgram(env []string) (string, result) {
 	if strings.Contains(word, "/") && !filepath.IsAbs(word) {
 		return word, result{}
 	}
-	program, err := proc.LookPath(env, word)
+	program, err := s.lookPath(word)
 	if err != nil && (a.command == "" || !runner.IsShellWord(word)) {
+		if rootfs.IsOther(s.prims.Software) {
+			install = "install " + word + " into " + s.prims.Software + ", or name a program that is there"
+		}
 		if install == "" {
 			install = "name a program that exists, or extend PATH"
 		}
@@ -107,6 +115,14 @@ func (a agent) findProgram(env []string) (string, result) {
 		return "", passed("a line for the shell: %s", a.command)
 	}
 	return program, result{}
+}
+
+// lookPath finds a program where the command will run.
+func (s *subject) lookPath(word string) (string, error) {
+	if !rootfs.IsOther(s.prims.Software) {
+		return proc.LookPath(s.repo.Opts.Env, word)
+	}
+	return rootfs.LookPath(s.prims.Software, rootfs.Path, word)
 }
 
 // firstWord returns the first word of the shell line that may name a program: assignments of variables before it are

@@ -172,7 +172,7 @@ func (s supervisor) report(a supervisorReport) {
 }
 
 // chdirVerified changes to a directory by its name and checks that it is the one that is open: symlinks on the way may
-// have changed since it was opened.
+// have changed since it was opened. On a thread that enterRoot has separated it changes that of the thread.
 func (s supervisor) chdirVerified() error {
 	dir := string(s.order.Dir)
 	open, err := s.dir.Stat()
@@ -210,8 +210,11 @@ func preallocateThreads() {
 // startProgram starts the program, or returns the report that says why that failed.
 func (s *supervisor) startProgram(record func(start func() (int, error)) (int, error)) *supervisorReport {
 	argv, env := toStrings(s.order.Argv), toStrings(s.order.Env)
-	path, err := resolveProgram(env, argv[0])
-	var wallErr error
+	var path string
+	var wallErr, err error
+	if len(s.order.Root) == 0 {
+		path, err = resolveProgram(env, argv[0])
+	}
 	if err == nil {
 		attr := &syscall.ProcAttr{Env: env, Sys: &syscall.SysProcAttr{Setsid: true}}
 		for _, fd := range s.streams {
@@ -236,6 +239,14 @@ func (s *supervisor) startProgram(record func(start func() (int, error)) (int, e
 			s.startThread = make(chan func())
 			go runOnLockedThread(s.startThread)
 			s.runOnStartThread(func() {
+				if len(s.order.Root) > 0 {
+					if wallErr = s.enterRoot(); wallErr != nil {
+						return
+					}
+					if path, err = resolveProgram(env, argv[0]); err != nil {
+						return
+					}
+				}
 				if wallErr = s.restrict(); wallErr == nil {
 					pid, err = fork()
 				}

@@ -21,6 +21,10 @@ type Task struct {
 	Dir  *os.File // required: open directory in which the program starts
 	Env  []string // complete environment of the program
 
+	// Root is the root directory of the program, in a namespace: a path there. Dir is in it under the same name, and programs
+	// are looked up in it. Empty for that of the namespace.
+	Root string
+
 	// An *os.File is passed to the program; any other reader or writer is copied through a pipe, by a goroutine that is
 	// not waited for in the case of Stdin. Nil is /dev/null.
 	Stdin          io.Reader
@@ -120,6 +124,9 @@ func (t Task) Run(ctx context.Context) (TaskResult, error) {
 	if len(t.Argv) == 0 || t.Dir == nil {
 		return TaskResult{}, &NotStartedError{errors.New("no program or no directory given")}
 	}
+	if t.Root != "" && t.namespace == nil {
+		return TaskResult{}, &NotStartedError{errors.New("another root directory needs a namespace")}
+	}
 	if t.Terminal {
 		return t.runOnTerminal(ctx)
 	}
@@ -188,7 +195,7 @@ func (t Task) runIn(ctx context.Context, way Containment) (_ TaskResult, err err
 		t.OnHandedOver()
 	}
 	spec := supervisorOrder{
-		Argv: toBytes(t.Argv), Env: toBytes(t.Env), Dir: []byte(t.Dir.Name()),
+		Argv: toBytes(t.Argv), Env: toBytes(t.Env), Dir: []byte(t.Dir.Name()), Root: []byte(t.Root),
 		Terminal: t.Terminal, Timeout: t.Timeout, Grace: t.Grace, Containment: way, Limits: t.Limits,
 	}
 	if t.Limits.Cgroup != nil {

@@ -26,6 +26,7 @@ type supervisorOrder struct {
 	Argv        [][]byte      `json:"argv"` // as bytes, because a JSON string must be UTF-8
 	Env         [][]byte      `json:"env"`
 	Dir         []byte        `json:"dir"` // path of the directory that is open as dirFD
+	Root        []byte        `json:"root,omitempty"`
 	Terminal    bool          `json:"terminal"`
 	Timeout     time.Duration `json:"timeout"`
 	Grace       time.Duration `json:"grace"`

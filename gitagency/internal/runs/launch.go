@@ -11,10 +11,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/rootfs"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // sessionVariable is the variable of a run, besides those that every command in a sandbox has.
@@ -91,7 +93,9 @@ func (a *attempt) launchAgent(spec runner.Spec, prompt []byte, opts *sandbox.Exe
 		Env: a.repo.Opts.Env, AskTimeout: a.askTimeout,
 	}
 	if m.Primitives.Isolation == settings.IsolationOS { // only behind walls does git-agency know its sandbox
-		if program, err := proc.LookPath(a.repo.Opts.Env, "git-agency"); err == nil {
+		if program, err := proc.LookPath(a.repo.Opts.Env, "git-agency"); rootfs.IsOther(m.Primitives.Software) {
+			launch.MCP = []string{walls.ProgramInSoftware, "mcp"}
+		} else if err == nil {
 			launch.MCP = []string{program, "mcp"}
 		}
 	}

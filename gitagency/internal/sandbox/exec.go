@@ -125,7 +125,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 	defer record.wait()
 	defer s.exchangeWithClone(ctx, h.Prims, opts.Force)()
 
-	run, refused, env, wallNames := proc.Task.Run, &refusedTargets{}, s.execEnvironment(opts.Env, h.worktreeID, work.path), []string{}
+	run, refused, env, wallNames, root := proc.Task.Run, &refusedTargets{}, s.execEnvironment(opts.Env, h.worktreeID, work.path), []string{}, ""
 	if NeedsWalls(h.Prims) {
 		session, err := s.prepareNamespace(ctx, h)
 		if err != nil {
@@ -147,12 +147,13 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		}
 		defer s.serveMailbox(opts, h.Prims)()
 		s.warnSigningOff(env)
+		root = session.walls.commandRoot()
 		refused, run = &session.refused, func(t proc.Task, ctx context.Context) (proc.TaskResult, error) { return session.ns.Run(ctx, t) }
 	}
 
 	var stdout, stderr proc.OutputBuffer
 	task := proc.Task{
-		Argv: opts.Argv, Dir: work.dir, Env: env,
+		Argv: opts.Argv, Dir: work.dir, Env: env, Root: root,
 		Stdin: opts.Stdin, Stdout: orCapture(opts.Stdout, &stdout), Stderr: orCapture(opts.Stderr, &stderr), Terminal: opts.Terminal,
 		// From then on only the supervisor holds the lock, so that others do not have to wait for this process, which
 		// may be suspended.

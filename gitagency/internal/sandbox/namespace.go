@@ -102,6 +102,9 @@ func (s *Sandbox) prepareWalls(ctx context.Context, req WallsRequest) (Walls, er
 	if err == nil && w.plan.Home.Path != "" {
 		err = os.MkdirAll(w.plan.Home.Dir, 0o700)
 	}
+	if err == nil && w.plan.Software.Dir != "" {
+		err = os.MkdirAll(w.plan.Software.Mount, 0o700)
+	}
 	if err == nil {
 		err = handoff.CreateUpperDirs(ctx, s.Repo, s.ID, w.plan)
 	}

@@ -163,6 +163,7 @@ func (s *Sandbox) importNow(ctx context.Context, mustSucceed bool) error {
 	if pending, err := s.hasPendingImport(h.Prims); err != nil || !pending {
 		return err
 	}
+	h.Prims = withoutLostSoftware(h.Prims)
 	in, err := s.enterNamespace(ctx, h)
 	if err != nil {
 		return withoutSetupError(err)
@@ -195,6 +196,7 @@ func (s *Sandbox) ImportUnlocked(ctx context.Context) {
 		return
 	}
 	defer h.Close()
+	h.Prims = withoutLostSoftware(h.Prims)
 	in, err := s.prepareNamespace(ctx, h)
 	if err != nil {
 		return

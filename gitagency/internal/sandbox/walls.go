@@ -18,6 +18,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/rootfs"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
@@ -92,11 +93,16 @@ func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, wal
 		req.TreeLayers = walls.Layers{Upper: layers.Upper, Work: changeset.OverlayWorkDir(layers), Lowers: layers.Lowers}
 	}
 	w.policy.ForRunner(asked.Runner)
+	if rootfs.IsOther(asked.Software) {
+		if err := s.fillSoftware(&req, &w.policy, asked.Software); err != nil {
+			return w, err
+		}
+	}
 	gitConfig := s.Repo.Settings.FindGitConfigSecrets(s.Repo.CommonDir, !asked.Trial)
 	w.gitConfig = s.filterGitConfig(&w.policy, gitConfig)
 	w.policy.FillRequest(&req)
 	req.GitConfig = gitConfig.Paths
-	if req.PrivateHome {
+	if req.PrivateHome && req.Software == "" {
 		req.Tools = append(req.Tools, gitConfig.NamedDirs...)
 	}
 	machine := confine.InspectMachine()
@@ -205,6 +211,8 @@ func explainUnsupported(ctx context.Context, r *core.Repository, prims store.Pri
 	switch {
 	case err == nil || context.Cause(ctx) != nil:
 		return context.Cause(ctx)
+	case explainSoftware(err) != nil:
+		return explainSoftware(err)
 	case prims.Isolation == settings.IsolationNone:
 		return &fault.UnsupportedError{Primitive: "outputs", Value: prims.Outputs, Why: explainWallError(ctx, r, err)}
 	}
@@ -223,7 +231,7 @@ func Placeholder(r *core.Repository) *Sandbox {
 // AttributeToSetting names the setting, and its location, for which the walls were refused.
 func AttributeToSetting(r *core.Repository, err error) error {
 	var refused *walls.RefusedError
-	if !errors.As(err, &refused) || refused.Key == "" {
+	if !errors.As(err, &refused) || refused.Key == "" || refused.Wall == walls.OtherRoot {
 		return err
 	}
 	for _, setting := range settings.MultiValues(r.Git.Config, refused.Key) {
@@ -283,10 +291,10 @@ var refLockWaitEnv = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.files
 // helperEnvironment returns the environment of our own scripts behind the walls.
 func (s *Sandbox) helperEnvironment(w Walls) []string {
 	var env []string
-	for _, kv := range (settings.WalledEnvironment{CallerEnv: s.Repo.Opts.Env, Policy: settings.Policy{ToolCaches: w.policy.ToolCaches}, Plan: w.applied, CacheDir: s.cachesDir()}).Variables() {
+	for _, kv := range (settings.WalledEnvironment{CallerEnv: s.Repo.Opts.Env, Policy: settings.Policy{ToolCaches: w.policy.ToolCaches}, Plan: w.applied.OnMachine(), CacheDir: s.cachesDir()}).Variables() {
 		if name, _, _ := strings.Cut(kv, "="); slices.Contains([]string{"PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR"}, name) || strings.HasPrefix(name, "GIT_CONFIG_") {
 			if path, is := strings.CutPrefix(kv, "PATH="); is {
-				kv = "PATH=" + settings.ReadOnlyFirst(path, w.applied)
+				kv = "PATH=" + settings.ReadOnlyFirst(path, w.applied.OnMachine())
 			}
 			env = append(env, kv)
 		}

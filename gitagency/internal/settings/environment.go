@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/rootfs"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
@@ -39,7 +40,7 @@ func (e WalledEnvironment) Variables() []string {
 		case slices.Contains(e.Policy.env, name): // listed by its exact name in agency.sandbox.env: passed unchanged, even with credentials
 		case name == "PATH":
 			kv = "PATH=" + e.visiblePath(value)
-		case !e.allows(name):
+		case !e.allows(name), e.hasOtherRoot() && e.namesMachine(value):
 			continue
 		default:
 			value, clean := stripURLCredentials(value)
@@ -51,10 +52,24 @@ func (e WalledEnvironment) Variables() []string {
 		env = append(env, kv)
 	}
 	env = append(env, "TMPDIR=/tmp")
+	if e.hasOtherRoot() {
+		env = append(env, "SHELL=/bin/sh")
+	}
 	env = append(env, e.cacheOverrides()...)
 	env = append(env, e.homeOverrides(env)...)
 	env = append(env, e.ProxyEnv...)
 	return DedupeEnv(append(env, e.ExtraEnv...))
+}
+
+// hasOtherRoot reports whether the command has another root file system than the machine.
+func (e WalledEnvironment) hasOtherRoot() bool { return e.Plan.Software.Dir != "" }
+
+// namesMachine reports whether a value names a file of the machine that is not there in another root file system, as JAVA_HOME
+// does.
+func (e WalledEnvironment) namesMachine(value string) bool {
+	return slices.ContainsFunc(filepath.SplitList(value), func(path string) bool {
+		return filepath.IsAbs(path) && !e.Plan.IsVisible(filepath.Clean(path)) && !e.inPrivateHome(path) && path != e.Plan.Home.Path
+	})
 }
 
 // allows reports whether a variable passes the walls, by a pattern of agency.sandbox.env or by the built-in list.
@@ -85,6 +100,9 @@ func (p Policy) passes(name string) bool {
 // through a hidden symbolic link is replaced by its target if that is visible: programs installed for one session, or
 // system-wide through a link in /run, have a hidden link and a visible target.
 func (e WalledEnvironment) visiblePath(value string) string {
+	if e.hasOtherRoot() {
+		return rootfs.Path
+	}
 	var dirs []string
 	for _, dir := range filepath.SplitList(value) {
 		if !filepath.IsAbs(dir) || e.Plan.IsVisible(filepath.Clean(dir)) || e.inPrivateHome(dir) {
@@ -113,6 +131,9 @@ func (e WalledEnvironment) homeOverrides(env []string) []string {
 	dirs := filepath.SplitList(path)
 	if !slices.Contains(dirs, programs) {
 		added = append(added, "PATH="+strings.Join(append(dirs, programs), string(filepath.ListSeparator)))
+	}
+	if e.hasOtherRoot() { // its npm is read-only
+		return append(added, "npm_config_prefix="+filepath.Dir(programs))
 	}
 	if proc.Getenv(env, "npm_config_prefix") == "" && proc.Getenv(env, "NPM_CONFIG_PREFIX") == "" {
 		for _, dir := range dirs {

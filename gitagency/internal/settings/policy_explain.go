@@ -32,6 +32,7 @@ var causeTexts = map[walls.Reason]string{
 // kernelTexts describe the file systems that each sandbox has of its own.
 var kernelTexts = map[string]string{
 	"/dev":  "read-only, with null, zero, full, random, urandom, tty and the pseudo-terminals of the sandbox",
+	"/sys":  "of this machine, read-only",
 	"/proc": "with the processes of the sandbox; what concerns the machine is read-only or empty",
 }
 
@@ -46,6 +47,11 @@ func (p Policy) Explain(cause walls.Cause, runner string) string {
 		return "login of the runner " + runner
 	case walls.ReasonCache:
 		return "cache of a tool" + p.cacheVariable(cause.Named)
+	case walls.ReasonSoftware:
+		if cause.Named == "" {
+			return "of the root file system, with the name of your user"
+		}
+		return "root file system " + cause.Named + ", read-only"
 	case walls.ReasonTool:
 		switch i := slices.Index(p.tools, cause.Named); {
 		case i < 0:

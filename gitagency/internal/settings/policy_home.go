@@ -262,6 +262,23 @@ func (p *Policy) ForRunner(name string) {
 	p.privateFiles = slices.DeleteFunc(p.privateFiles, func(f string) bool { return ofOther(guard.ResolveOrEmpty(f)) })
 }
 
+// ForOtherRoot leaves out what belongs to the software of the machine, for commands with another root file system. What remains is
+// the git that git-agency itself runs behind the walls, if it is in the home or in a temporary directory.
+func (p *Policy) ForOtherRoot(env []string) {
+	var programs []string
+	if git, err := proc.LookPath(env, "git"); err == nil {
+		programs = []string{filepath.Dir(git), filepath.Dir(guard.ResolveOrEmpty(git))}
+	}
+	tools, _ := findTools(env, p.home, p.Write)
+	p.tools = slices.DeleteFunc(tools, func(tool string) bool {
+		return !slices.ContainsFunc(programs, func(dir string) bool {
+			return guard.IsOrContains(tool, dir) || filepath.Base(dir) == "bin" && filepath.Dir(tool) == filepath.Dir(dir)
+		})
+	})
+	p.privateHome, p.toolRootCount, p.path = true, 0, programs
+	p.Caches, p.Known, p.Omitted, p.ToolCaches = nil, nil, nil, nil
+}
+
 // toolSettings returns the files below a home with settings of tools, without which they would work in another way, and
 // the filters that remove their secrets.
 func (p Policy) toolSettings() map[string]toolconfig.Filter {

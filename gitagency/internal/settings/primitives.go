@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/rootfs"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -19,16 +22,21 @@ type primitive struct {
 	field      func(*store.Primitives) *string
 	values     []choice // the first is the default
 	openPrefix choice   // prefix of further valid values; empty if there are none
+	openName   string   // what follows the prefix; empty for a list
 }
 
 type choice struct{ value, unsupportedReason string }
 
-const changesetName = "changeset"
+const (
+	changesetName = "changeset"
+	softwareName  = "software"
+)
 
 var changesetPrimitive = primitive{
 	changesetName, func(p *store.Primitives) *string { return &p.Changeset },
 	[]choice{{ChangesetWorktree, ""}, {ChangesetClone, ""}, {ChangesetOverlay, overlayUnsupported(runtime.GOOS)}, {ChangesetAuto, ""}},
 	choice{},
+	"",
 }
 
 var primitives = []primitive{
@@ -37,22 +45,34 @@ var primitives = []primitive{
 		"platform", func(p *store.Primitives) *string { return &p.Platform },
 		[]choice{{PlatformLocal, ""}, {PlatformSlurm, ""}, {"kubernetes", "Kubernetes is not implemented yet; slurm is"}, {"podman", "podman is not implemented yet; slurm is"}, {"daytona", "Daytona sandbox not yet implemented"}},
 		choice{},
+		"",
 	},
 	{
 		"isolation", func(p *store.Primitives) *string { return &p.Isolation },
 		isolationChoices(runtime.GOOS),
 		choice{},
+		"",
 	},
 	{
 		"outputs", func(p *store.Primitives) *string { return &p.Outputs },
 		[]choice{{"open", ""}, {"none", ""}},
 		choice{HostsPrefix, ""},
+		"",
 	},
 	{
-		"software", func(p *store.Primitives) *string { return &p.Software },
-		[]choice{{"host", ""}},
-		choice{"/", "another root file system is not implemented yet; commands use the software of this machine"},
+		softwareName, func(p *store.Primitives) *string { return &p.Software },
+		[]choice{{SoftwareHost, ""}},
+		choice{"/", otherRootUnsupported(runtime.GOOS)},
+		"<directory with a root file system>",
 	},
+}
+
+// otherRootUnsupported returns the reason why an operating system has no other root file systems for commands; empty if it has.
+func otherRootUnsupported(system string) string {
+	if system != "linux" {
+		return "another root file system needs walls, which are implemented for Linux only, so far"
+	}
+	return ""
 }
 
 // overlayUnsupported returns the reason why an operating system has no overlays; empty if it has them.
@@ -125,10 +145,13 @@ func (r *Reader) ChoosePrimitives(chosen store.Primitives, profile string) (stor
 			key := "agency." + profile + "." + prim.name
 			setting, _ := r.Config.Last(key)
 			var invalid *fault.InvalidError
-			if err := prim.checkValue(setting.Value); setting.Value != "" && errors.As(err, &invalid) {
+			*value = setting.Value
+			if prim.name == softwareName {
+				*value = ExpandHome(*value, proc.Getenv(r.Env, "HOME"))
+			}
+			if err := prim.checkValue(*value); *value != "" && errors.As(err, &invalid) {
 				return store.Primitives{}, InvalidSetting(key, setting, invalid.Want)
 			}
-			*value = setting.Value
 		}
 		if *value == "" && prim.name == changesetName {
 			setting, err := r.changeset(prim)
@@ -144,7 +167,19 @@ func (r *Reader) ChoosePrimitives(chosen store.Primitives, profile string) (stor
 			return store.Primitives{}, err
 		}
 	}
-	return chosen, nil
+	return chosen, checkSoftware(&chosen)
+}
+
+// checkSoftware refuses another root file system without walls, and names it in one way.
+func checkSoftware(p *store.Primitives) error {
+	if !rootfs.IsOther(p.Software) {
+		return nil
+	}
+	p.Software = filepath.Clean(p.Software)
+	if p.Isolation != IsolationOS {
+		return &fault.UnsupportedError{Primitive: softwareName, Value: p.Software, Why: "commands have another root file system only behind walls: --isolation " + IsolationOS}
+	}
+	return nil
 }
 
 // changeset returns the value of agency.changeset; empty if it is not set.
@@ -202,7 +237,7 @@ func (p primitive) checkValue(value string) error {
 		names[i] = c.value
 	}
 	if p.openPrefix.value != "" && p.openPrefix.unsupportedReason == "" {
-		names = append(names, p.openPrefix.value+"<list>")
+		names = append(names, p.openPrefix.value+cmp.Or(p.openName, "<list>"))
 	}
 	return &fault.InvalidError{What: p.name, Value: value, Want: "one of " + strings.Join(names, ", ")}
 }
@@ -226,6 +261,9 @@ const (
 	IsolationNone = "none"
 	IsolationOS   = "os"
 )
+
+// SoftwareHost is the software of the machine.
+const SoftwareHost = "host"
 
 // OutputsOpen is unrestricted network access.
 const OutputsOpen = "open"

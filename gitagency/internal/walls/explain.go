@@ -39,6 +39,7 @@ const (
 	ReasonNeeded       Reason = "needed"           // directories of PATH, alternate object stores and the like
 	ReasonMask         Reason = "mask"             // contains hidden paths
 	ReasonKernel       Reason = "kernel"           // file systems of the kernel
+	ReasonSoftware     Reason = "software"         // another root file system
 )
 
 // Cause is the reason for the visibility of a path, and the path of the request that it comes from.
@@ -66,7 +67,13 @@ func Explain(r Request, m Machine) (Plan, []Explained, error) {
 		{"/dev/shm", Private, Cause{ReasonTemporary, "/dev/shm"}},
 		{"/proc", Replaced, Cause{ReasonKernel, "/proc"}},
 	}
+	if plan.Software.Dir != "" {
+		lines = append(plan.Software.explain(), lines[1:]...)
+	}
 	plan.forEachPath(func(path string, s Visibility) {
+		if plan.Software.Dir != "" && !plan.Software.shows(path) {
+			return
+		}
 		if slices.Contains(r.RecordFiles, path) && d.lookup(path).Kind == Absent {
 			return
 		}
@@ -88,6 +95,18 @@ func Explain(r Request, m Machine) (Plan, []Explained, error) {
 	}
 	slices.SortStableFunc(lines, func(a, b Explained) int { return strings.Compare(a.Path, b.Path) })
 	return plan, lines, nil
+}
+
+// explain returns the paths at which the commands see another root file system, or what is added to it.
+func (s Software) explain() []Explained {
+	lines := []Explained{{"/", Replaced, Cause{ReasonSoftware, s.Dir}}, {"/sys", ReadOnly, Cause{ReasonKernel, "/sys"}}}
+	for _, f := range s.Files {
+		lines = append(lines, Explained{f.Path, Replaced, Cause{ReasonSoftware, ""}})
+	}
+	for _, b := range s.Bound {
+		lines = append(lines, Explained{b.Path, ReadOnly, Cause{ReasonNeeded, b.Path}})
+	}
+	return lines
 }
 
 // causeOf returns the cause of a path in the plan.

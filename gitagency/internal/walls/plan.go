@@ -81,6 +81,9 @@ type Plan struct {
 	// Fixed paths cannot be written, replaced or removed although they lie below something writable.
 	Fixed []string `json:"fixed"`
 
+	// Software is another root file system for the commands; its Dir is empty without one.
+	Software Software `json:"software,omitzero"`
+
 	// LandlockABI is the ABI of the ruleset; the kernel must support it.
 	LandlockABI int `json:"landlock_abi"`
 }
@@ -147,11 +150,12 @@ const (
 	ProxiedOnly Network = "proxy"    // its own loopback, and the proxy
 )
 
-// Names of walls that are also names of features of the machine.
+// Names of walls that others know; the first three are also names of features of the machine.
 const (
 	UserNamespaces = "user-namespaces"
 	Landlock       = "landlock"
 	Seccomp        = "seccomp"
+	OtherRoot      = "other-root"
 )
 
 // Names of walls that are not names of features.
@@ -172,6 +176,9 @@ func (p Plan) WallNames() []string {
 	if p.Home.Path != "" {
 		walls = append(walls, privateHome)
 	}
+	if p.Software.Dir != "" {
+		walls = append(walls, OtherRoot)
+	}
 	if p.Network != HostNetwork || p.LandlockABI >= landlock.ScopesABI { // abstract sockets belong to the network namespace
 		walls = append(walls, "abstract-sockets")
 	}
@@ -183,9 +190,12 @@ func (p Plan) WeakerThan(than Plan) string {
 	switch {
 	case p.Network != than.Network:
 		return "--outputs was changed"
+	case than.Software.Dir != "" && p.Software.Dir != than.Software.Dir:
+		return "--software was changed"
 	case p.LandlockABI < than.LandlockABI:
 		return "landlock"
 	}
+	p, than = p.OnMachine(), than.OnMachine()
 	if than.Home.Path != "" && p.IsVisible(than.Home.Path) {
 		return than.Home.Path + " is visible"
 	}

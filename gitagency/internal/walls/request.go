@@ -32,6 +32,10 @@ type Request struct {
 	AgentSockets []string // sockets of ssh-agent, gpg-agent, dbus and the like, or their directories
 	PathDirs     []string // directories of PATH
 
+	Software      string         // directory with another root file system for the commands; empty for that of the machine
+	SoftwareFiles []FilteredFile // files that the commands see there with another content
+	Program       string         // executable of git-agency, which they see there
+
 	GitConfig []string // files and directories that control git outside of the sandbox; they may be missing
 
 	Outputs string // open, none or hosts:…

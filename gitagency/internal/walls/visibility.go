@@ -21,11 +21,14 @@ const (
 	Writable      Visibility = "writable"  // unchanged, and writable
 	Overlaid      Visibility = "layered"   // unchanged, and writable within the sandbox
 	FixedReadOnly Visibility = "read-only" // read-only, below something writable
-	Replaced      Visibility = "replaced"  // of the sandbox instead of the machine; no plan has it
+	Replaced      Visibility = "replaced"  // of the sandbox or of another root file system instead of the machine
 )
 
 // VisibilityOf returns the visibility of a path, which must not contain symbolic links.
 func (p Plan) VisibilityOf(path string) Visibility {
+	if p.Software.Dir != "" && !p.Software.shows(path) {
+		return Replaced
+	}
 	if slices.Contains(p.Fixed, path) {
 		return FixedReadOnly
 	}
@@ -49,7 +52,7 @@ func (p Plan) parentVisibility(path string) Visibility {
 // IsVisible reports whether the content of a path outside is there inside.
 func (p Plan) IsVisible(path string) bool {
 	s := p.VisibilityOf(path)
-	return s != Hidden && s != Private
+	return s != Hidden && s != Private && s != Replaced
 }
 
 // IsWritable reports whether files can be created below a path.

@@ -45,6 +45,15 @@ func oneOf(values ...string) lister {
 	}
 }
 
+// softwareRoots lists the names of root file systems; the shell completes directories.
+func softwareRoots(*commandLine) ([]candidate, error) {
+	var found []candidate
+	for _, v := range gitagency.PrimitiveValues("software") {
+		found = append(found, candidate{v, ""})
+	}
+	return append(found, candidate{"", "directories"}), nil
+}
+
 func primitiveValues(name string) lister { return oneOf(gitagency.PrimitiveValues(name)...) }
 
 // variableNames lists the environment variables, except those that the shell and git set for this request.

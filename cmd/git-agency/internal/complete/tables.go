@@ -107,7 +107,7 @@ var flagListers = map[string]lister{
 	"--prompt":        freeText,
 	"--runner":        runnerNames,
 	"--task-file":     shellFiles,
-	"--software":      primitiveValues("software"),
+	"--software":      softwareRoots,
 	"--timeout":       freeText,
 	"--worktree":      presentWorktrees,
 	"--write":         shellFiles,

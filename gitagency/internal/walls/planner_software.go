@@ -1,0 +1,123 @@
+package walls
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+// Software is another root file system, whose programs the commands of a sandbox run. They see nothing of the machine but
+// what is shown; git-agency's own processes behind the walls see the machine.
+type Software struct {
+	Dir   string         `json:"dir"`             // directory with the root file system
+	Mount string         `json:"mount"`           // directory that becomes the root of the commands
+	Shown []string       `json:"shown"`           // paths that are there too, as the walls show them, with everything below
+	Bound []BindMount    `json:"bound,omitempty"` // single files of the machine, read-only
+	Files []FilteredFile `json:"files,omitempty"` // files of the root file system with another content
+}
+
+// ProgramInSoftware is the path of git-agency itself in another root file system: agents ask questions with it.
+const ProgramInSoftware = "/usr/local/bin/git-agency"
+
+// softwareFlag stands for the configuration key in refusals.
+const softwareFlag = "--software"
+
+// MountOfSoftware returns the directory on which another root file system is mounted, given Request.OverlayDir.
+func MountOfSoftware(overlayDir string) string { return filepath.Join(overlayDir, "software") }
+
+// kernelDirs are the directories that the commands get from the kernel or as private ones, so that it does not matter what a root
+// file system has there.
+var kernelDirs = []string{"/proc", "/sys", "/dev", "/run", "/tmp"}
+
+// fillSoftware plans another root file system. It is the last step: until then, the plan says what the walls show of the
+// machine.
+func (d *planner) fillSoftware(plan *Plan) error {
+	if d.Software == "" {
+		return nil
+	}
+	root := d.lookup(d.Software)
+	if err := d.checkSoftware(root); err != nil {
+		return err
+	}
+	s := Software{Dir: root.Path, Mount: MountOfSoftware(d.OverlayDir), Files: d.SoftwareFiles}
+	shown := append([]string{plan.Home.Path, d.Tree, d.GitDir, d.DataDir, d.OverlayDir}, plan.Private...)
+	for _, path := range d.KeepVisible {
+		if e := d.lookup(path); e.Kind != Absent {
+			shown = append(shown, e.Path)
+		}
+	}
+	for path, m := range d.marks {
+		if m.isGrant() && plan.IsVisible(path) {
+			shown = append(shown, path)
+		}
+	}
+	slices.SortFunc(shown, byDepth)
+	for _, path := range slices.Compact(shown) {
+		if path != "" && !s.shows(path) {
+			s.Shown = append(s.Shown, path)
+		}
+	}
+	bind := func(path, source string) {
+		if e := d.lookup(source); e.Kind == File && !s.shows(path) {
+			s.Bound = append(s.Bound, BindMount{Path: path, Source: e.Path, ReadOnly: true})
+		}
+	}
+	bind(ProgramInSoftware, d.Program)
+	if plan.Network == HostNetwork {
+		bind("/etc/resolv.conf", "/etc/resolv.conf")
+		bind("/etc/hosts", "/etc/hosts")
+	}
+	s.Files = slices.DeleteFunc(slices.Clone(s.Files), func(f FilteredFile) bool { return s.shows(f.Path) })
+	plan.Software = s
+	return nil
+}
+
+// checkSoftware refuses a directory that is no root file system of its own, or whose files would show what is hidden.
+func (d *planner) checkSoftware(root Entry) error {
+	refuse := func(format string, args ...any) error {
+		return &RefusedError{Wall: OtherRoot, Key: softwareFlag, Path: d.Software, Why: fmt.Sprintf(format, args...), Remedy: "name a directory into which an image was unpacked"}
+	}
+	switch {
+	case root.Kind != Directory:
+		return refuse("it is no directory")
+	case !utf8.ValidString(root.Path):
+		return refuse("its path is not valid UTF-8")
+	case root.Path == "/" || d.homeDir() != "" && guard.IsOrContains(root.Path, d.homeDir()):
+		return refuse("it is or contains your home directory")
+	}
+	protected := []string{d.Tree, d.GitDir, d.DataDir, d.OverlayDir}
+	if other, how := d.findOverlap(root.Path, protected); how != guard.Disjoint {
+		return refuse("it %s %s, %s", how, other, d.describeProtected(other))
+	}
+	for _, tree := range d.IntegrationTrees {
+		if e := d.lookup(tree); e.Kind == Directory && guard.IsOrContains(root.Path, e.Path) {
+			return refuse("it contains %s, an integration worktree", e.Path)
+		}
+	}
+	for path, m := range d.marks {
+		if (m.visibility == Hidden || m.visibility == Filtered) && guard.Contains(root.Path, path) {
+			return refuse("it contains %s, which is hidden", path)
+		}
+	}
+	for _, point := range d.files.Mounts(root.Path) {
+		inside := point[len(root.Path):]
+		if !slices.ContainsFunc(kernelDirs, func(dir string) bool { return guard.IsOrContains(dir, inside) }) {
+			return &RefusedError{Wall: OtherRoot, Key: softwareFlag, Path: d.Software, Why: point + " is mounted in it", Remedy: "unmount it"}
+		}
+	}
+	return nil
+}
+
+// shows reports whether the commands see a path of the machine.
+func (s Software) shows(path string) bool {
+	return slices.ContainsFunc(s.Shown, func(shown string) bool { return guard.IsOrContains(shown, path) })
+}
+
+// OnMachine returns the plan as git-agency's own processes behind the walls see it: with the software of the machine.
+func (p Plan) OnMachine() Plan {
+	p.Software = Software{}
+	return p
+}
