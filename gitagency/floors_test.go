@@ -74,8 +74,9 @@ var floors = []struct {
 	{dir: "provision", imports: "beneath durable git git/ignore git/overlay git/status guard quote"},
 	{dir: "toolconfig", imports: "git/config"},
 	{dir: "rootfs"},
+	{dir: "images", imports: "durable lock proc quote"},
 	{dir: "walls", imports: "landlock guard"},
-	{dir: "confine", imports: "durable proc landlock seccomp guard walls"},
+	{dir: "confine", imports: "durable proc landlock seccomp guard rootfs walls"},
 	{dir: "mailbox", imports: "quote guard"},
 	{dir: "outlet"},
 	{dir: "plaintext", imports: "quote"},
@@ -90,7 +91,7 @@ var floors = []struct {
 		imports: "lock terminal proc readlimit git/object git/config git git/fsck git/repair git/status git/snapshot git/submodule git/merge git/update " +
 			"store guard archive confine quote",
 	},
-	{dir: "settings", imports: "beneath durable proc readlimit git/config git store guard copies toolconfig rootfs walls confine treediff runner platform/engine fault"},
+	{dir: "settings", imports: "beneath durable proc readlimit git/config git store guard copies toolconfig rootfs images walls confine treediff runner platform/engine fault"},
 	{dir: "platform/hub", imports: "proc git/object git/index git git/repair git/transport store quote fault settings"},
 	{
 		dir: "core",
@@ -105,7 +106,7 @@ var floors = []struct {
 	{
 		dir: "sandbox",
 		imports: "beneath cachefile durable undo lock procfs proc git/object git/overlay git git/clone git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
-			"changeset copies rootfs walls confine mailbox outlet quote upload fault settings core handoff snapshots",
+			"changeset copies rootfs images walls confine mailbox outlet quote upload fault settings core handoff snapshots",
 	},
 	{
 		dir: "creation",
@@ -122,7 +123,7 @@ var floors = []struct {
 	{dir: "allow", imports: "proc store guard walls confine outlet fault settings core sandbox"},
 	{
 		dir:     "preflight",
-		imports: "proc git/object git/config git/index git store guard provision rootfs confine outlet runner platform/engine platform/hub quote fault settings core sandbox creation",
+		imports: "proc git/object git/config git/index git store guard provision rootfs images confine outlet runner platform/engine platform/hub quote fault settings core sandbox creation",
 	},
 	{
 		dir: "landing",
@@ -135,12 +136,12 @@ var floors = []struct {
 	{
 		dir: "doctor",
 		imports: "durable ids lock proc readlimit git/config git git/worktree git/layer git/repair git/status git/snapshot git/update store guard changeset " +
-			"confine runner quote upload fault settings core handoff sandbox creation discard landing pathland",
+			"images confine runner quote upload fault settings core handoff sandbox creation discard landing pathland",
 	},
 
 	// 4: the public library
 	{dir: "requests", imports: "guard mailbox fault core snapshots sandbox diff pathset landing listing doctor"},
-	{dir: "runs", imports: "durable procfs terminal proc git store mailbox plaintext rootfs walls runner fault settings core snapshots sandbox creation preflight landing radar requests quote"},
+	{dir: "runs", imports: "durable procfs terminal proc git store mailbox plaintext walls runner fault settings core snapshots sandbox creation preflight landing radar requests quote"},
 	{dir: "resolve", imports: "durable git git/object git/merge store fault settings core sandbox landing radar runs quote"},
 	{
 		dir:     "platform/node",

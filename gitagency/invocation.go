@@ -238,6 +238,8 @@ type Primitives struct {
 	Isolation string `json:"isolation"`
 	Outputs   string `json:"outputs"`
 	Software  string `json:"software"`
+
+	SoftwareImage string `json:"software_image,omitempty"` // id of the image that Software names; empty if it names none, or if none was unpacked here
 }
 
 // DefaultPrimitives returns the primitives of a sandbox for which nothing was chosen.

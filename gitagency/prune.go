@@ -20,7 +20,7 @@ type PruneRequest struct {
 
 // PruneResult is one item that Prune considered, and the action taken.
 type PruneResult struct {
-	Kind         string `json:"kind"` // invocation, worktree, trash (refs without a record), leftover (of a killed process) or layer (of overlays)
+	Kind         string `json:"kind"` // invocation, worktree, trash (refs without a record), leftover (of a killed process), layer (of overlays) or image (of --software)
 	ID           string `json:"id"`
 	Action       string `json:"action"`        // PruneRemove; PruneClean if only the rest of its sandbox goes; or PruneKeep
 	Reason       string `json:"reason"`        // reason for the action, part of a sentence

@@ -142,7 +142,7 @@ func (t *tool) invocationDetails(i gitagency.Invocation) []program.Field {
 		{Key: "attempt", Value: numberOrEmpty(i.Attempt), Optional: true},
 		{Key: "isolation", Value: p.Isolation, Optional: true},
 		{Key: "outputs", Value: p.Outputs, Optional: true},
-		{Key: "software", Value: p.Software, Optional: true},
+		{Key: "software", Value: softwareText(p), Optional: true},
 	}, limitDetails(i.Limits), pathFields(i), []program.Field{
 		{Key: "broken", Value: i.BrokenReason, Optional: true},
 	})
@@ -177,4 +177,12 @@ func limitDetails(l gitagency.Limits) []program.Field {
 		{Key: "nice", Value: text(gitagency.NiceLimit, int64(l.Nice)), Optional: true},
 		{Key: "limits", Value: bestEffort, Optional: true},
 	}
+}
+
+// softwareText returns the software of a sandbox, with the id of an image.
+func softwareText(p gitagency.Primitives) string {
+	if p.SoftwareImage == "" {
+		return p.Software
+	}
+	return fmt.Sprintf("%s (image %.12s)", p.Software, p.SoftwareImage)
 }

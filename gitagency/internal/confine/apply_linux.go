@@ -40,7 +40,7 @@ func Apply(p walls.Plan) error {
 		s.makePrivate,
 		s.openMountPoints,
 		s.cloneSources,
-		func() error { return s.cloneBound(p.Software) },
+		func() error { return s.cloneSoftware(p.Software) },
 		s.makeReadOnly,
 		s.cloneKept,
 		s.mountDev,
@@ -95,7 +95,8 @@ type builder struct {
 	devices  map[string]int // clones of device nodes of the machine
 	procfs   int
 	made     map[string]bool // directories around mount points that were created, and pinned where that is necessary
-	bound    []placement     // files of the machine for another root file system
+	software int             // clone of another root file system
+	bound    []placement     // files of the machine for it
 	openFDs  []int           // closed in the end
 }
 
@@ -200,19 +201,15 @@ func (s *builder) cloneSources() (err error) {
 			if w.source == "" || w.missing {
 				continue
 			}
-			if w.fd, err = s.cloneSource(w.source, 0, 0); err != nil {
+			if w.fd, err = s.cloneSource(w.source, 0); err != nil {
 				return fmt.Errorf("content of %s: %w", w.path, err)
 			}
 		case bound:
 			var attr uint64
-			var how uint
 			if w.rdonly {
 				attr = unix.MOUNT_ATTR_RDONLY
 			}
-			if w.recursive {
-				how = unix.AT_RECURSIVE
-			}
-			if w.fd, err = s.cloneSource(w.source, attr, how); err != nil {
+			if w.fd, err = s.cloneSource(w.source, attr); err != nil {
 				return w.wrapError(err)
 			}
 		case overlaid:

@@ -14,14 +14,14 @@ import (
 )
 
 // cloneSource clones the mount of a file or directory, before everything becomes read-only.
-func (s *builder) cloneSource(path string, attr uint64, how uint) (tree int, err error) {
+func (s *builder) cloneSource(path string, attr uint64) (tree int, err error) {
 	opened, err := openNoSymlinks(unix.AT_FDCWD, path)
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", path, err)
 	}
 	defer unix.Close(opened)
-	if tree, err = s.track(cloneMount(opened, "", how)); err == nil {
-		err = setMountAttr(tree, how, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|attr)
+	if tree, err = s.track(cloneMount(opened, "", 0)); err == nil {
+		err = setMountAttr(tree, 0, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|attr)
 	}
 	return tree, err
 }

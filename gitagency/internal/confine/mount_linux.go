@@ -23,6 +23,17 @@ func openNoSymlinks(dir int, name string) (int, error) {
 	}
 }
 
+// openInRoot opens a path of another root file system, in which directories may be symbolic links. It is read-only, and none leads out
+// of it.
+func openInRoot(dir int, name string) (int, error) {
+	for {
+		fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+}
+
 // newMount creates a file system, with options in pairs, and a mount of it that is not attached yet.
 func newMount(kind string, attr int, options ...string) (int, error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)

@@ -14,14 +14,13 @@ import (
 
 // mountSpec is one mount of a plan.
 type mountSpec struct {
-	kind      mountKind
-	path      string
-	overlay   *walls.OverlayMount // with kind overlaid
-	text      string              // content of a hidden file; mostly empty
-	source    string              // with kind private: directory with the content, which is kept; empty for a new file system. With kind bound: what is mounted
-	rdonly    bool                // with kind bound: read-only
-	recursive bool                // with kind bound: with what is mounted in the source
-	parent    int                 // index of the nearest mount around it; -1: none
+	kind    mountKind
+	path    string
+	overlay *walls.OverlayMount // with kind overlaid
+	text    string              // content of a hidden file; mostly empty
+	source  string              // with kind private: directory with the content, which is kept; empty for a new file system. With kind bound: what is mounted
+	rdonly  bool                // with kind bound: read-only
+	parent  int                 // index of the nearest mount around it; -1: none
 }
 
 type mountKind int
@@ -83,7 +82,7 @@ func orderMounts(p walls.Plan) (mounts, fixtures []mountSpec, err error) {
 		}
 	}
 	if sw := p.Software; sw.Dir != "" {
-		mounts = append(mounts, mountSpec{kind: bound, path: sw.Mount, source: sw.Dir, rdonly: true, recursive: true})
+		mounts = append(mounts, mountSpec{kind: kept, path: sw.Mount}) // an empty directory, on which mountSoftware mounts
 		if err := checkPath(sw.Dir); err != nil {
 			return nil, nil, fmt.Errorf("root file system: %w", err)
 		}

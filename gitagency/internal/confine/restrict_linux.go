@@ -86,7 +86,11 @@ func newRuleset(p walls.Plan) (*landlock.Ruleset, error) {
 		return nil, err
 	}
 	allow := func(path string, rights landlock.Rights) error {
-		fd, err := openNoSymlinks(unix.AT_FDCWD, path)
+		open := openNoSymlinks
+		if p.Software.Dir != "" {
+			open = openInRoot
+		}
+		fd, err := open(unix.AT_FDCWD, path)
 		if err == nil {
 			err = errors.Join(rules.Allow(fd, rights), unix.Close(fd))
 		}

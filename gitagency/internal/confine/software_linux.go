@@ -10,18 +10,20 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/rootfs"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 	"golang.org/x/sys/unix"
 )
 
 // otherRoot builds the root file system of the commands: a new one, in which everything of the source is mounted that need not
-// give way to something of the machine. The source itself is never written, so it needs neither an overlay nor a mount point
-// for what is mounted in it.
+// give way to something of the machine. All mount points are in the new one. So the source needs none, it need not be
+// a file system over which an overlay can be mounted, and replacing it outside ends no mount.
 type otherRoot struct {
 	source int             // descriptor of the root file system, mounted read-only
 	root   int             // descriptor of the new one
-	made   map[string]bool // directories of the source that the new one has of its own, with the entries mounted one by one; "" is the top
-	places []placement     // what is mounted
+	made   map[string]bool // directories that the new one has of its own, with the entries of the source mounted one by one; "" is the top
+	places []placement     // what is mounted besides
 }
 
 // placement is something to mount in the new root.
@@ -31,6 +33,33 @@ type placement struct {
 	isDir bool
 }
 
+func newPlacement(path string, tree int, isDir bool) placement {
+	return placement{strings.TrimPrefix(path, "/"), tree, isDir}
+}
+
+// cloneSoftware clones another root file system and the files of the machine that it has, before anything hides them. A file that was
+// removed meanwhile is skipped.
+func (s *builder) cloneSoftware(sw walls.Software) (err error) {
+	if sw.Dir == "" {
+		return nil
+	}
+	// Not with what is mounted in it: the planner refuses that, and so does the kernel if it was mounted since.
+	if s.software, err = s.cloneSource(sw.Dir, unix.MOUNT_ATTR_RDONLY); err != nil {
+		return fmt.Errorf("root file system %s: %w", sw.Dir, err)
+	}
+	for _, b := range sw.Bound {
+		tree, err := s.cloneSource(b.Source, unix.MOUNT_ATTR_RDONLY)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", b.Path, err)
+		}
+		s.bound = append(s.bound, newPlacement(b.Path, tree, false))
+	}
+	return nil
+}
+
 // mountSoftware mounts another root file system, if the plan has one, after everything else: what it shows of the machine is
 // shown as the walls show it.
 func (s *builder) mountSoftware(sw walls.Software) error {
@@ -38,20 +67,24 @@ func (s *builder) mountSoftware(sw walls.Software) error {
 		return nil
 	}
 	err := s.closeAfter(func() error {
-		source, err := s.track(openNoSymlinks(unix.AT_FDCWD, sw.Mount)) // attached by mountAll
+		o := otherRoot{source: s.software, made: map[string]bool{}}
+		shown, err := s.cloneShown(sw) // before the source is mounted, which is in a directory that is shown
 		if err != nil {
 			return err
 		}
-		o := otherRoot{source: source, made: map[string]bool{}}
-		if o.places, err = s.cloneShown(sw); err != nil {
+		target, err := s.track(openNoSymlinks(unix.AT_FDCWD, sw.Mount))
+		if err != nil {
 			return err
 		}
-		o.places = append(o.places, s.bound...)
+		if err := moveMount(o.source, target, ""); err != nil {
+			return err
+		}
 		// Both are attached above the source, whose descriptor stays valid: the kernel clones only what is attached.
-		texts, err := s.attachNew(source)
+		texts, err := s.attachNew(o.source)
 		if err != nil {
 			return err
 		}
+		o.places = append(shown, s.bound...)
 		for i, f := range sw.Files {
 			tree, err := s.cloneText(texts, "text"+strconv.Itoa(i), string(f.Text))
 			if err != nil {
@@ -62,7 +95,10 @@ func (s *builder) mountSoftware(sw walls.Software) error {
 		if o.root, err = s.attachNew(texts); err != nil {
 			return err
 		}
-		return o.build()
+		if err := o.build(); err != nil {
+			return err
+		}
+		return s.coverSockets(o.root, sw)
 	})
 	if err != nil {
 		return fmt.Errorf("root file system %s: %w", sw.Dir, err)
@@ -91,22 +127,6 @@ func (s *builder) cloneText(texts int, name, text string) (int, error) {
 	return tree, setMountAttr(tree, 0, unix.MOUNT_ATTR_RDONLY)
 }
 
-// cloneBound clones the files of the machine that another root file system has, before anything hides them. One that was removed
-// meanwhile is skipped.
-func (s *builder) cloneBound(sw walls.Software) error {
-	for _, b := range sw.Bound {
-		tree, err := s.cloneSource(b.Source, unix.MOUNT_ATTR_RDONLY, 0)
-		if errors.Is(err, unix.ENOENT) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", b.Path, err)
-		}
-		s.bound = append(s.bound, newPlacement(b.Path, tree, false))
-	}
-	return nil
-}
-
 // cloneShown clones the mounts of the machine that the root shows. A path that does not exist is skipped, as by mountAll.
 func (s *builder) cloneShown(sw walls.Software) (places []placement, err error) {
 	for _, path := range append([]string{"/proc", "/sys", "/dev"}, sw.Shown...) {
@@ -131,22 +151,40 @@ func (s *builder) cloneShown(sw walls.Software) (places []placement, err error) 
 	return places, nil
 }
 
-func newPlacement(path string, tree int, isDir bool) placement {
-	return placement{strings.TrimPrefix(path, "/"), tree, isDir}
+// coverSockets covers the sockets in the root file system at which a process of the machine listens.
+func (s *builder) coverSockets(root int, sw walls.Software) error {
+	for _, socket := range sw.Sockets {
+		err := s.closeAfter(func() error {
+			target, err := s.track(openNoSymlinks(root, strings.TrimPrefix(socket, "/")))
+			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) { // it was removed, or something is mounted over it
+				return nil
+			}
+			if err == nil {
+				err = s.mountBlank(target, "file")
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", socket, err)
+		}
+	}
+	return nil
 }
 
 // build fills the new root and makes it read-only.
 func (o *otherRoot) build() error {
 	o.made[""] = true
-	for _, p := range o.places {
-		if err := o.makeWay(p); err != nil {
-			return err
+	for i := range o.places {
+		p := &o.places[i]
+		p.path = o.resolve(p.path)
+		for dir := parent(p.path); dir != ""; dir = parent(dir) {
+			o.made[dir] = true
 		}
 	}
+	slices.SortStableFunc(o.places, func(a, b placement) int { return strings.Compare(a.path, b.path) })
 	if err := o.fill(""); err != nil {
 		return err
 	}
-	slices.SortFunc(o.places, func(a, b placement) int { return strings.Compare(a.path, b.path) })
 	for _, p := range o.places {
 		if err := o.place(p); err != nil {
 			return fmt.Errorf("/%s: %w", p.path, err)
@@ -155,39 +193,65 @@ func (o *otherRoot) build() error {
 	return setMountAttr(o.root, 0, unix.MOUNT_ATTR_RDONLY)
 }
 
-// makeWay decides which directories the new root needs of its own, because the source has no mount point for p.
-func (o *otherRoot) makeWay(p placement) error {
-	for dir, rest := "", p.path; ; {
-		name, below, more := strings.Cut(rest, "/")
-		var st unix.Stat_t
-		err := unix.Fstatat(o.source, path.Join(dir, name), &st, unix.AT_SYMLINK_NOFOLLOW)
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("/%s: %w", path.Join(dir, name), err)
-		}
-		want := uint32(unix.S_IFREG)
-		if more || p.isDir {
-			want = unix.S_IFDIR
-		}
-		if err != nil || st.Mode&unix.S_IFMT != want {
-			for ; dir != "."; dir = path.Dir(dir) {
-				o.made[dir] = true
-				if dir == "" {
-					break
-				}
-			}
-			return nil
-		}
-		if !more {
-			return nil
-		}
-		dir, rest = path.Join(dir, name), below
-	}
+// parent returns the directory of a path in the root; "" is the top.
+func parent(name string) string {
+	dir, _ := path.Split(name)
+	return strings.TrimSuffix(dir, "/")
 }
 
-// maxEntries bounds the entries that are mounted one by one.
-const maxEntries = 4096
+// maxLinks bounds the symbolic links in one path, as the kernel does.
+const maxLinks = 40
 
-// fill mounts the entries of a directory of the source in the new root, but for those in the way of a placement.
+// resolve follows the symbolic links of the source in a path, as a program in the root does, so that a path below a directory
+// that is a link leads to what is mounted. What follows something that does not exist stays as it is.
+func (o *otherRoot) resolve(name string) string {
+	done, todo := "", strings.Split(name, "/")
+	for links := 0; len(todo) > 0; {
+		next := todo[0]
+		todo = todo[1:]
+		switch next {
+		case "", ".":
+			continue
+		case "..":
+			done = parent(done)
+			continue
+		}
+		at := path.Join(done, next)
+		target, isLink := o.readLink(at)
+		if links++; !isLink || links > maxLinks || !o.leadsSomewhere(at) {
+			done = at
+			continue
+		}
+		if path.IsAbs(target) {
+			done = ""
+		}
+		todo = append(strings.Split(target, "/"), todo...)
+	}
+	return done
+}
+
+// readLink returns the target of a symbolic link of the source.
+func (o *otherRoot) readLink(name string) (target string, isLink bool) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(o.source, name, buf)
+	if err != nil {
+		return "", false
+	}
+	return string(buf[:n]), true
+}
+
+// leadsSomewhere reports whether a symbolic link of the source leads to something in it.
+func (o *otherRoot) leadsSomewhere(name string) bool {
+	fd, err := unix.Openat2(o.source, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
+	return true
+}
+
+// fill mounts the entries of a directory of the source in the new root, but for those in the place of something else. An entry that
+// is removed meanwhile is skipped.
 func (o *otherRoot) fill(dir string) error {
 	entries, err := o.list(dir)
 	if err != nil {
@@ -197,22 +261,35 @@ func (o *otherRoot) fill(dir string) error {
 		name := path.Join(dir, e.Name())
 		switch {
 		case o.made[name]:
-			if err = makeMountPoint(o.root, name, true); err == nil {
+			if err = makeMountPoint(o.root, name, true); err == nil && e.IsDir() {
 				err = o.fill(name)
 			}
-		case o.isInWay(name, e):
+		case slices.ContainsFunc(o.places, func(p placement) bool { return p.path == name }):
 		case e.Type() == fs.ModeSymlink:
-			err = o.copyLink(name)
-		case e.IsDir() || e.Type().IsRegular():
-			if err = makeMountPoint(o.root, name, e.IsDir()); err == nil {
-				err = bindMount(o.source, name, o.root, name, unix.AT_RECURSIVE)
+			if target, isLink := o.readLink(name); isLink {
+				err = unix.Symlinkat(target, o.root, name)
 			}
+		case e.IsDir() || e.Type().IsRegular():
+			err = o.bind(name, e.IsDir())
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("/%s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// bind mounts an entry of the source at its place in the new root.
+func (o *otherRoot) bind(name string, isDir bool) error {
+	tree, err := cloneMount(o.source, name, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	if err := makeMountPoint(o.root, name, isDir); err != nil {
+		return err
+	}
+	return moveMount(tree, o.root, name)
 }
 
 // list lists a directory of the source.
@@ -224,54 +301,31 @@ func (o *otherRoot) list(dir string) ([]fs.DirEntry, error) {
 	f := os.NewFile(uintptr(fd), dir)
 	defer f.Close()
 	entries, err := f.ReadDir(-1)
-	if err == nil && len(entries) > maxEntries {
-		err = fmt.Errorf("it has %d entries, and only %d can be mounted one by one", len(entries), maxEntries)
+	if err == nil && len(entries) > rootfs.MaxEntries {
+		err = fmt.Errorf("it has %d entries, and only %d can be mounted one by one", len(entries), rootfs.MaxEntries)
 	}
 	return entries, err
 }
 
-// isInWay reports whether an entry of the source has the name of a placement, or of a directory around one, and cannot be a
-// mount point for it.
-func (o *otherRoot) isInWay(name string, e fs.DirEntry) bool {
-	return slices.ContainsFunc(o.places, func(p placement) bool {
-		if p.path == name && !p.isDir {
-			return !e.Type().IsRegular()
-		}
-		return !e.IsDir() && (p.path == name || strings.HasPrefix(p.path, name+"/"))
-	})
-}
-
-// copyLink makes a symbolic link of the source in the new root.
-func (o *otherRoot) copyLink(name string) error {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(o.source, name, buf)
-	if err != nil {
-		return err
-	}
-	return unix.Symlinkat(string(buf[:n]), o.root, name)
-}
-
-// place mounts a placement, on a new mount point where the source has none.
+// place mounts a placement. Another one may be mounted around it already, to which two paths lead by a symbolic link; then that has
+// what is to be seen.
 func (o *otherRoot) place(p placement) error {
-	target, err := openNoSymlinks(o.root, p.path)
-	if errors.Is(err, unix.ENOENT) {
-		for i, c := range p.path {
-			if c == '/' {
-				if err := makeMountPoint(o.root, p.path[:i], true); err != nil && !errors.Is(err, unix.EROFS) {
-					return err
-				}
+	for _, around := range o.places {
+		if guard.Contains("/"+around.path, "/"+p.path) {
+			return nil
+		}
+	}
+	for i, c := range p.path {
+		if c == '/' {
+			if err := makeMountPoint(o.root, p.path[:i], true); err != nil {
+				return err
 			}
 		}
-		if err := makeMountPoint(o.root, p.path, p.isDir); err != nil {
-			return err
-		}
-		target, err = openNoSymlinks(o.root, p.path)
 	}
-	if err != nil {
+	if err := makeMountPoint(o.root, p.path, p.isDir); err != nil {
 		return err
 	}
-	defer unix.Close(target)
-	return moveMount(p.tree, target, "")
+	return moveMount(p.tree, o.root, p.path)
 }
 
 // unmountSoftware unmounts another root file system: the mounts in it keep the overlays in use.

@@ -2,6 +2,7 @@ package confine
 
 import (
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,9 +17,9 @@ func softwarePlan(t *testing.T, entries ...string) (string, walls.Plan) {
 	t.Helper()
 	dir := makeFiles(t, append([]string{"machine/seen=m", "machine/sub/seen=s", "secret=s3cret", "walls/software/", "file=of the machine", "root/usr/bin/prog=p", "root/bin->usr/bin"}, entries...)...)
 	return dir, walls.Plan{
-		Hidden: joinAll(dir, "machine/sub"), Writable: joinAll(dir, "machine"),
+		Hidden: joinAll(dir, "machine/sub", "walls"), Writable: joinAll(dir, "machine"),
 		Software: walls.Software{
-			Dir: dir + "/root", Mount: dir + "/walls/software", Shown: joinAll(dir, "machine", "gone"),
+			Dir: dir + "/root", Mount: dir + "/walls/software", Shown: joinAll(dir, "machine", "gone", "walls"),
 			Bound: []walls.BindMount{{Path: "/etc/bound", Source: dir + "/file", ReadOnly: true}, {Path: "/etc/missing", Source: dir + "/none", ReadOnly: true}},
 			Files: []walls.FilteredFile{{Path: "/etc/passwd", Text: []byte("me")}},
 		},
@@ -74,6 +75,9 @@ func TestSoftwareReplacesMachine(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "machine/new"), []byte("new"), 0o600); err != nil {
 		t.Error(err)
 	}
+	if entries, err := os.ReadDir(p.Software.Mount); err != nil || len(entries) > 0 {
+		t.Errorf("the root file system is visible where it is mounted: %v, %v", entries, err)
+	}
 	restrictSelf(t, p)
 	if err := unix.Chroot("/"); err == nil {
 		t.Error("a command can change its root")
@@ -94,6 +98,8 @@ func TestSoftwareMakesWay(t *testing.T) {
 		"directories in place of files": {"root/etc/passwd/", "root/etc/bound/"},
 		"links in place of files":       {"root/etc/", "root/etc/passwd->../../../../secret", "root/etc/bound->/proc/1/environ"},
 		"a link out of the root":        {"root/tmp->../../.."},
+		"directories that are links":    {"root/usr/etc/other=o", "root/etc->usr/etc", "root/usr/var/", "root/tmp->usr/var", "root/proc->/usr/proc", "root/usr/proc/x=x"},
+		"links in a circle":             {"root/etc->tmp", "root/tmp->proc", "root/proc->etc"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if isParent(t) {
@@ -114,6 +120,30 @@ func TestSoftwareMakesWay(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestSoftwareCoversSockets connects to a process outside that listens in the root file system.
+func TestSoftwareCoversSockets(t *testing.T) {
+	if isParent(t) {
+		dir, p := softwarePlan(t, "root/srv/", "root/etc/")
+		p.Software.Sockets = []string{"/srv/s", "/etc/s", "/srv/gone", "/etc/passwd/x"}
+		for _, name := range []string{"root/srv/s", "root/etc/s"} {
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unix"})
+			if err != nil {
+				t.Skip(err) // the path is too long
+			}
+			t.Cleanup(func() { _ = l.Close() })
+		}
+		runInNamespaces(t, dir, p)
+		return
+	}
+	enterSoftware(t)
+	for _, path := range []string{"/srv/s", "/etc/s"} {
+		if c, err := net.Dial("unix", path); err == nil {
+			_ = c.Close()
+			t.Errorf("%s can be reached", path)
+		}
 	}
 }
 
@@ -148,9 +178,7 @@ func TestUnmountSoftwareReleasesOverlays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{p.Software.Mount, p.Overlays[0].Path} {
-		if strings.Contains(string(mounts), " "+path+" ") {
-			t.Errorf("%s is still mounted", path)
-		}
+	if strings.Contains(string(mounts), " "+p.Overlays[0].Path+" ") || strings.Count(string(mounts), " "+p.Software.Mount+" ") > 1 { // an empty directory is mounted on it
+		t.Errorf("still mounted:\n%s", mounts)
 	}
 }

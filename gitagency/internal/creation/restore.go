@@ -47,6 +47,7 @@ func Restore(ctx context.Context, r *core.Repository, query string) (core.Invoca
 		return core.Invocation{}, &fault.NotFoundError{Kind: "invocation", Query: query}
 	}
 	plan, err := planRestore(ctx, r, repo, entry)
+	defer plan.releaseImage()
 	if err != nil {
 		return core.Invocation{}, err
 	}
@@ -132,7 +133,20 @@ func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 		return plan, &fault.UnfinishedDiscardError{ID: entry.ID}
 	}
 	plan = Plan{Request: Request{Name: m.InvocationName, Runner: m.Runner, Mode: m.Mode, CloneSource: m.CloneSource}, prims: m.Primitives, limits: m.Limits, allowed: m.Allowed, restores: entry.ID}
-	if err := sandbox.CheckWalls(ctx, r, plan.prims); err != nil {
+	checked := plan.prims
+	if plan.image, err = sandbox.UseImage(ctx, r, &plan.prims); err == nil {
+		err = sandbox.CheckSoftware(r, plan.prims)
+	}
+	if err != nil && checked.HasOtherRoot() {
+		r.Warn("no command can be run in it until its software is there again: %v", err)
+		checked.Software, err = store.SoftwareHost, nil
+	} else {
+		checked = plan.prims
+	}
+	if err == nil {
+		err = sandbox.CheckWalls(ctx, r, checked)
+	}
+	if err != nil {
 		return plan, err
 	}
 	if plan.origin, err = trashStartPoint(ctx, r, repo, entry); err != nil {

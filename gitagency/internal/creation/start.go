@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +56,7 @@ type Request struct {
 // Start creates an invocation and its sandbox, or fails and leaves nothing. It runs nothing in the sandbox.
 func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocation, error) {
 	choice, err := planStart(ctx, r, req)
+	defer choice.releaseImage()
 	defer func() { _ = choice.waitForWalls() }() // if something fails before the result is needed
 	if err != nil {
 		return core.Invocation{}, err
@@ -95,6 +97,7 @@ type Plan struct {
 	wallsChecked func() error // of BeginCheckWalls; nil if none was begun
 	verifies     string       // invocation whose landing is verified in this sandbox; empty for ordinary ones
 	restores     string       // ended invocation whose sandbox is restored; empty for ordinary ones
+	image        io.Closer    // keeps the image of its software until the record names it; may be nil
 }
 
 // planStart refuses what cannot be built before it takes the repository lock.
@@ -142,8 +145,10 @@ func planPrimitives(ctx context.Context, r *core.Repository, req Request) (plan 
 	}
 	if !plan.prims.IsLocal() {
 		plan.limits, err = sandbox.ValidLimits(req.Limits)
-	} else {
-		plan.limits, err = sandbox.EnforceableLimits(ctx, r, req.Limits)
+		return plan, err
+	}
+	if plan.limits, err = sandbox.EnforceableLimits(ctx, r, req.Limits); err == nil {
+		plan.image, err = sandbox.UseImage(ctx, r, &plan.prims)
 	}
 	return plan, err
 }
@@ -169,6 +174,13 @@ func (p Plan) waitForWalls() error {
 		return nil
 	}
 	return p.wallsChecked()
+}
+
+// releaseImage lets the image be pruned if no record names it.
+func (p Plan) releaseImage() {
+	if p.image != nil {
+		_ = p.image.Close() // a descriptor that is only locked
+	}
 }
 
 // verb returns the verb of the steps of a creation.

@@ -125,6 +125,9 @@ func Prune(ctx context.Context, r *core.Repository, req PruneRequest) ([]PruneRe
 		if err := pruneLayers(ctx, r, expiry, results); err != nil {
 			plan.errs = append(plan.errs, err)
 		}
+		if err := pruneImages(ctx, r, results); err != nil {
+			plan.errs = append(plan.errs, err)
+		}
 	}
 	return results, errors.Join(plan.errs...)
 }
@@ -150,7 +153,7 @@ func (e pruneCutoff) isExpired(at *time.Time) bool {
 // pruneOne carries out the plan for one item.
 func pruneOne(ctx context.Context, r *core.Repository, repo *git.Repo, t *PruneResult) error {
 	switch {
-	case t.Action == PruneKeep || t.Kind == kindLayer: // see pruneLayers
+	case t.Action == PruneKeep || t.Kind == kindLayer || t.Kind == kindImage: // see pruneLayers and pruneImages
 		return nil
 	case t.Kind == "invocation":
 		return pruneInvocation(ctx, r, repo, t)

@@ -79,7 +79,7 @@ func (p *prunePlan) planAll(ctx context.Context) error {
 	if err := p.planLeftovers(); err != nil {
 		return err
 	}
-	if err := p.planLayers(); err != nil {
+	if err := errors.Join(p.planLayers(), p.planImages()); err != nil {
 		return err
 	}
 	return context.Cause(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -41,6 +42,9 @@ type StartRequest struct {
 // files of the directories, writes nothing there, and runs nothing.
 func Start(ctx context.Context, r *core.Repository, req StartRequest) (core.Invocation, error) {
 	plan, err := planStart(ctx, r, req)
+	if plan.image != nil {
+		defer plan.image.Close()
+	}
 	if err != nil {
 		return core.Invocation{}, err
 	}
@@ -68,6 +72,7 @@ type startPlan struct {
 	fields store.PathsFields
 	copies copySet
 
+	image    io.Closer      // keeps the image of its software until the record names it
 	allowed  *store.Allowed // of a restored sandbox
 	restored *keptWork      // changes of a restored sandbox; nil for others
 }
@@ -86,6 +91,9 @@ func planStart(ctx context.Context, r *core.Repository, req StartRequest) (plan 
 		return plan, err
 	}
 	if plan.fields.Paths, err = resolvePaths(r, req.Paths); err != nil {
+		return plan, err
+	}
+	if plan.image, err = sandbox.UseImage(ctx, r, &plan.prims); err != nil {
 		return plan, err
 	}
 	return plan, checkOverlays(ctx, r, plan)

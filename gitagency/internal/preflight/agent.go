@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,7 +51,10 @@ func checkRunner(ctx context.Context, s *subject) result {
 	if !filepath.IsAbs(program) {
 		return s.checkInSandbox(ctx, program)
 	}
-	if rootfs.IsOther(s.prims.Software) { // its programs are not run here
+	if _, _, err := s.softwareRoot(); err != nil {
+		return passed("it is looked up when the image is unpacked")
+	}
+	if s.prims.HasOtherRoot() { // its programs are not run here
 		return passed("%s in %s", program, s.prims.Software)
 	}
 	if hidden := s.hiddenPath(program); hidden != "" {
@@ -103,7 +107,7 @@ func (s *subject) findProgram() (string, result) {
 	}
 	program, err := s.lookPath(word)
 	if err != nil && (a.command == "" || !runner.IsShellWord(word)) {
-		if rootfs.IsOther(s.prims.Software) {
+		if s.prims.HasOtherRoot() {
 			install = "install " + word + " into " + s.prims.Software + ", or name a program that is there"
 		}
 		if install == "" {
@@ -119,10 +123,14 @@ func (s *subject) findProgram() (string, result) {
 
 // lookPath finds a program where the command will run.
 func (s *subject) lookPath(word string) (string, error) {
-	if !rootfs.IsOther(s.prims.Software) {
+	if !s.prims.HasOtherRoot() {
 		return proc.LookPath(s.repo.Opts.Env, word)
 	}
-	return rootfs.LookPath(s.prims.Software, rootfs.Path, word)
+	dir, env, err := s.softwareRoot()
+	if err != nil {
+		return path.Join("/", word), nil // checkSoftware reports it, or the image has yet to be unpacked
+	}
+	return rootfs.LookPath(dir, rootfs.PathOf(env), word)
 }
 
 // firstWord returns the first word of the shell line that may name a program: assignments of variables before it are

@@ -94,6 +94,10 @@ func run(ctx context.Context, r *core.Repository, req Request, findSpec func(nam
 	if err != nil {
 		return Report{}, err
 	}
+	s.image = sync.OnceValue(func() (found foundImage) {
+		found.engine, found.image, found.err = sandbox.FindImage(ctx, r, s.prims)
+		return found
+	})
 	s.base = sync.OnceValues(func() (base, error) { return findBase(ctx, s) })
 	checks, err := s.checks()
 	if err != nil {
@@ -160,6 +164,9 @@ func (s *subject) checks() ([]check, error) {
 		{"identity", checkIdentity},
 		{"disk", checkDisk},
 	}
+	if s.prims.HasOtherRoot() {
+		checks = slices.Insert(checks, 1, check{"software", checkSoftware})
+	}
 	if s.runsOnPlatform() {
 		checks = platformChecks()
 	}
@@ -184,6 +191,8 @@ type subject struct {
 
 	plan func() (sandbox.ExplainedWalls, error) // walls of the sandbox
 	base func() (base, error)                   // commit that the sandbox would start from
+
+	image func() foundImage // image that the software names
 }
 
 func newSubject(r *core.Repository, req Request, findSpec func(name string) (runner.Spec, bool)) (*subject, error) {
@@ -203,7 +212,11 @@ func newSubject(r *core.Repository, req Request, findSpec func(name string) (run
 	}
 	quiet := r.WithWarn(nil) // Start has the same warnings
 	s.plan = sync.OnceValues(func() (sandbox.ExplainedWalls, error) {
-		return sandbox.Placeholder(quiet).ExplainWalls(sandbox.WallsRequest{Primitives: s.prims, Runner: req.Start.Runner})
+		prims := s.pinned()
+		if _, err := sandbox.SoftwareRoot(r, prims); err != nil { // an image that is not unpacked, of which checkSoftware tells
+			prims.Software = store.SoftwareHost
+		}
+		return sandbox.Placeholder(quiet).ExplainWalls(sandbox.WallsRequest{Primitives: prims, Runner: req.Start.Runner})
 	})
 	return s, nil
 }

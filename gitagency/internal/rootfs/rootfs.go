@@ -15,11 +15,25 @@ import (
 	"strings"
 )
 
-// Path is the PATH of commands with another root file system: a directory does not say which one its image had.
+// Path is the PATH of commands in a root file system of which no other is known.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// IsOther reports whether a value of the software primitive names another root file system than that of the machine.
-func IsOther(software string) bool { return strings.HasPrefix(software, "/") }
+// PathOf returns the PATH of an environment, or Path if it has none.
+func PathOf(env []string) string {
+	found := Path
+	for _, kv := range env {
+		if value, is := strings.CutPrefix(kv, "PATH="); is && value != "" {
+			found = value
+		}
+	}
+	return found
+}
+
+// MaxEntries bounds the entries of a directory that is listed, because files of the machine are mounted among them.
+const MaxEntries = 4096
+
+// listed are the directories of a root file system that are listed.
+var listed = []string{"/", "/etc", "/usr", "/usr/local", "/usr/local/bin", "/var"}
 
 // Check returns the reason why a directory cannot be a root file system; nil if it can.
 func Check(dir string) error {
@@ -32,6 +46,16 @@ func Check(dir string) error {
 	case !fi.IsDir():
 		return errors.New("it is no directory")
 	}
+	for _, name := range listed {
+		entries, err := count(dir, name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoDirectory):
+		case err != nil:
+			return fmt.Errorf("its directory %s cannot be listed: %w", name, err)
+		case entries > MaxEntries:
+			return fmt.Errorf("its directory %s has more than %d entries", name, MaxEntries)
+		}
+	}
 	for _, programs := range []string{"bin", "usr/bin", "usr/local/bin"} {
 		if _, err := open(dir, programs); err == nil {
 			return nil
@@ -39,6 +63,8 @@ func Check(dir string) error {
 	}
 	return errors.New("it has neither bin nor usr/bin, so it is no root file system")
 }
+
+var errNoDirectory = errors.New("it is no directory")
 
 // LookPath finds a program in the root file system at dir as the kernel does there: an absolute path, or a name on a PATH.
 // It returns the path that the program has there.
@@ -81,7 +107,7 @@ type User struct {
 type File struct{ Path, Text string }
 
 // maxUsers bounds the size of the lists of users and groups that are read.
-const maxUsers = 1 << 20
+const maxUsers = 64 << 10
 
 // NameUser returns the lists of users and groups of the root file system at dir, each completed with the ids of u where they
 // are missing: many programs fail if their user has no name. A list in which nothing is missing is left out.

@@ -11,7 +11,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
-	"github.com/git-agency/git-agency/gitagency/internal/rootfs"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -93,7 +92,7 @@ func (a *attempt) launchAgent(spec runner.Spec, prompt []byte, opts *sandbox.Exe
 		Env: a.repo.Opts.Env, AskTimeout: a.askTimeout,
 	}
 	if m.Primitives.Isolation == settings.IsolationOS { // only behind walls does git-agency know its sandbox
-		if program, err := proc.LookPath(a.repo.Opts.Env, "git-agency"); rootfs.IsOther(m.Primitives.Software) {
+		if program, err := proc.LookPath(a.repo.Opts.Env, "git-agency"); m.Primitives.HasOtherRoot() {
 			launch.MCP = []string{walls.ProgramInSoftware, "mcp"}
 		} else if err == nil {
 			launch.MCP = []string{program, "mcp"}

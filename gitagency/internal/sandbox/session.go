@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -23,8 +24,9 @@ type nsSession struct {
 	walls     Walls
 	ns        *proc.Namespace
 	handoff   *handoff.Exchange
-	treeDir   *os.File // tree of the sandbox
-	stopProxy func()   // stops the proxy
+	treeDir   *os.File  // tree of the sandbox
+	image     io.Closer // keeps the image of its software
+	stopProxy func()    // stops the proxy
 	refused   refusedTargets
 
 	relayFailures   *os.File             // file with the failures of the relays; nil without relays
@@ -61,6 +63,9 @@ func (s *Sandbox) prepareNamespace(ctx context.Context, h *Handle) (_ *nsSession
 			err = in.abortEnter(ctx, err)
 		}
 	}()
+	if in.image, err = UseImage(ctx, s.Repo, &h.Prims); err != nil {
+		return nil, err
+	}
 	if h.overlay == nil { // else it exists only when the walls do
 		if in.treeDir, _, err = h.OpenWorkDir("."); err != nil {
 			return nil, err
@@ -163,8 +168,7 @@ func (s *Sandbox) importNow(ctx context.Context, mustSucceed bool) error {
 	if pending, err := s.hasPendingImport(h.Prims); err != nil || !pending {
 		return err
 	}
-	h.Prims = withoutLostSoftware(h.Prims)
-	in, err := s.enterNamespace(ctx, h)
+	in, err := s.enterForImport(ctx, h)
 	if err != nil {
 		return withoutSetupError(err)
 	}
@@ -196,7 +200,6 @@ func (s *Sandbox) ImportUnlocked(ctx context.Context) {
 		return
 	}
 	defer h.Close()
-	h.Prims = withoutLostSoftware(h.Prims)
 	in, err := s.prepareNamespace(ctx, h)
 	if err != nil {
 		return
@@ -321,7 +324,11 @@ func (in *nsSession) close() (err error) {
 	if in.treeDir != nil {
 		err = in.treeDir.Close()
 	}
-	return errors.Join(err, in.closeNamespace(), in.releaseSetupLock())
+	err = errors.Join(err, in.closeNamespace(), in.releaseSetupLock())
+	if in.image != nil {
+		err = errors.Join(err, in.image.Close())
+	}
+	return err
 }
 
 // discardGitTimeout bounds one script while the repository lock is held.

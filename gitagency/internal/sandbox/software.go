@@ -2,10 +2,15 @@ package sandbox
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 
+	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/images"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/rootfs"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -13,25 +18,118 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
-// fillSoftware completes a request for walls with another root file system.
-func (s *Sandbox) fillSoftware(req *walls.Request, policy *settings.Policy, dir string) error {
+// UseImage unpacks the image that the software of a sandbox names, if it names one and that is not unpacked, and sets its id. It
+// is kept from being pruned until the result is closed.
+func UseImage(ctx context.Context, r *core.Repository, prims *store.Primitives) (io.Closer, error) {
+	if !prims.NamesImage() {
+		return io.NopCloser(nil), nil
+	}
+	dir := images.Dir(r.Store.SoftwareDir())
+	if id := prims.SoftwareImage; id != "" && dir.Has(id) {
+		return dir.Use(ctx, images.Engine{}, images.Image{ID: id})
+	}
+	engine, image, err := FindImage(ctx, r, *prims)
+	if err != nil {
+		return nil, explainImage(*prims, err)
+	}
+	held, err := dir.Use(ctx, engine, image)
+	if err != nil {
+		return nil, err
+	}
+	prims.SoftwareImage = image.ID
+	return held, nil
+}
+
+// FindImage finds the image that the software of a sandbox names in the user's container engine. One that was pinned is found by its
+// id.
+func FindImage(ctx context.Context, r *core.Repository, prims store.Primitives) (engine images.Engine, image images.Image, err error) {
+	name, err := r.Settings.ContainerEngine()
+	if err != nil {
+		return engine, image, err
+	}
+	if engine, err = images.FindEngine(r.Opts.Env, name); err == nil {
+		image, err = engine.Inspect(ctx, cmp.Or(prims.SoftwareImage, prims.Software))
+	}
+	return engine, image, err
+}
+
+// explainImage returns an error of FindImage as that of the primitive, with what to type.
+func explainImage(prims store.Primitives, err error) error {
+	var missing *images.MissingError
+	var none *images.NoEngineError
+	why := ""
+	switch {
+	case errors.As(err, &missing):
+		why = err.Error() + "; to fetch it: " + missing.FetchCommand()
+	case errors.As(err, &none):
+		why = err.Error() + "; a directory with an unpacked image needs none: --software <absolute path>"
+	default:
+		return err
+	}
+	return &fault.UnsupportedError{Primitive: "software", Value: prims.Software, Why: why}
+}
+
+// SoftwareRoot returns the directory with the root file system of commands; empty for that of the machine. The error is about
+// an image that is not unpacked.
+func SoftwareRoot(r *core.Repository, prims store.Primitives) (string, error) {
+	switch {
+	case !prims.HasOtherRoot():
+		return "", nil
+	case !prims.NamesImage():
+		return prims.Software, nil
+	case prims.SoftwareImage == "":
+		return "", errors.New("the image is not unpacked on this machine")
+	}
+	dir := images.Dir(r.Store.SoftwareDir())
+	if !dir.Has(prims.SoftwareImage) {
+		return "", fmt.Errorf("the image %.12s is not unpacked any more", prims.SoftwareImage)
+	}
+	return dir.Root(prims.SoftwareImage), nil
+}
+
+// CheckSoftware refuses another root file system that is not there, or is none.
+func CheckSoftware(r *core.Repository, prims store.Primitives) error {
+	dir, err := SoftwareRoot(r, prims)
+	if err == nil && dir != "" {
+		err = rootfs.Check(dir)
+	}
+	if err != nil {
+		return &fault.UnsupportedError{Primitive: "software", Value: prims.Software, Why: err.Error()}
+	}
+	return nil
+}
+
+// fillSoftware completes a request for walls with another root file system, and returns the variables of its image.
+func (s *Sandbox) fillSoftware(req *walls.Request, policy *settings.Policy, prims store.Primitives) (env []string, err error) {
+	if !prims.HasOtherRoot() {
+		return nil, nil
+	}
+	refuse := func(err error, remedy string) ([]string, error) {
+		return nil, &walls.RefusedError{Wall: walls.OtherRoot, Key: "--software", Path: prims.Software, Why: err.Error(), Remedy: remedy}
+	}
+	dir, err := SoftwareRoot(s.Repo, prims)
+	if err != nil {
+		return refuse(err, "the next command unpacks it, if podman or docker has it")
+	}
 	if err := rootfs.Check(dir); err != nil {
-		return &walls.RefusedError{
-			Wall: walls.OtherRoot, Key: "--software", Path: dir, Why: err.Error(),
-			Remedy: "unpack an image there, as in: podman export $(podman create <image>) | tar -x -C <directory>",
+		return refuse(err, "name a directory into which an image was unpacked, or an image of podman or docker")
+	}
+	if prims.NamesImage() {
+		if env, err = images.Dir(s.Repo.Store.SoftwareDir()).Environment(prims.SoftwareImage); err != nil {
+			return nil, err
 		}
 	}
-	env := s.Repo.Opts.Env
-	policy.ForOtherRoot(env)
-	req.Software = dir
+	caller := s.Repo.Opts.Env
+	policy.ForOtherRoot(caller)
+	req.Software, req.SoftwareDir = dir, s.Repo.Store.SoftwareDir()
 	if program, err := os.Executable(); err == nil {
 		req.Program = program
 	}
-	user := rootfs.User{UID: os.Geteuid(), GID: os.Getegid(), Name: cmp.Or(proc.Getenv(env, "USER"), proc.Getenv(env, "LOGNAME")), Home: proc.Getenv(env, "HOME")}
+	user := rootfs.User{UID: os.Geteuid(), GID: os.Getegid(), Name: cmp.Or(proc.Getenv(caller, "USER"), proc.Getenv(caller, "LOGNAME")), Home: proc.Getenv(caller, "HOME")}
 	for _, f := range rootfs.NameUser(dir, user) {
 		req.SoftwareFiles = append(req.SoftwareFiles, walls.FilteredFile{Path: f.Path, Text: []byte(f.Text)})
 	}
-	return nil
+	return env, nil
 }
 
 // explainSoftware returns the refusal of another root file system as that of the primitive; nil for any other error.
@@ -51,11 +149,14 @@ func (w Walls) commandRoot() string {
 	return w.applied.Software.Mount
 }
 
-// withoutLostSoftware returns the primitives for walls behind which only git-agency's own processes run, which need no other root
-// file system: one that was removed must not keep work from being imported.
-func withoutLostSoftware(prims store.Primitives) store.Primitives {
-	if rootfs.IsOther(prims.Software) && rootfs.Check(prims.Software) != nil {
-		prims.Software = settings.SoftwareHost
+// enterForImport enters the namespaces of the sandbox for git-agency's own processes, which need no other root file system: one that
+// was removed or changed must not keep work from being imported. They use it all the same if it is there, so that commands can join.
+func (s *Sandbox) enterForImport(ctx context.Context, h *Handle) (*nsSession, error) {
+	in, err := s.enterNamespace(ctx, h)
+	if err != nil && h.Prims.HasOtherRoot() && context.Cause(ctx) == nil {
+		onMachine := *h
+		onMachine.Prims.Software, onMachine.Prims.SoftwareImage = store.SoftwareHost, ""
+		return s.enterNamespace(ctx, &onMachine)
 	}
-	return prims
+	return in, err
 }

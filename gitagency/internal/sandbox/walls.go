@@ -18,7 +18,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
-	"github.com/git-agency/git-agency/gitagency/internal/rootfs"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
@@ -27,14 +26,15 @@ import (
 
 // Walls describes the walls of one sandbox, as planned for one command.
 type Walls struct {
-	plan      walls.Plan
-	applied   walls.Plan // plan of the walls that exist, which another command may have built
-	policy    settings.Policy
-	gitConfig []copies.File // configuration files in the git directory, without secrets
-	homeFiles []copies.File // files to copy into the private home
-	leftOut   []string      // settings of tools that cannot be parsed, so that the private home has no copy
-	rules     outlet.Rules  // allowed hosts; only with walls.ProxiedOnly
-	proxyAddr string        // address of the proxy; only with walls.ProxiedOnly
+	plan        walls.Plan
+	applied     walls.Plan // plan of the walls that exist, which another command may have built
+	policy      settings.Policy
+	gitConfig   []copies.File // configuration files in the git directory, without secrets
+	homeFiles   []copies.File // files to copy into the private home
+	leftOut     []string      // settings of tools that cannot be parsed, so that the private home has no copy
+	softwareEnv []string      // variables of the image whose root file system commands have
+	rules       outlet.Rules  // allowed hosts; only with walls.ProxiedOnly
+	proxyAddr   string        // address of the proxy; only with walls.ProxiedOnly
 }
 
 // NeedsWalls reports whether the commands of a sandbox run behind any walls.
@@ -93,10 +93,8 @@ func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, wal
 		req.TreeLayers = walls.Layers{Upper: layers.Upper, Work: changeset.OverlayWorkDir(layers), Lowers: layers.Lowers}
 	}
 	w.policy.ForRunner(asked.Runner)
-	if rootfs.IsOther(asked.Software) {
-		if err := s.fillSoftware(&req, &w.policy, asked.Software); err != nil {
-			return w, err
-		}
+	if w.softwareEnv, err = s.fillSoftware(&req, &w.policy, asked.Primitives); err != nil {
+		return w, err
 	}
 	gitConfig := s.Repo.Settings.FindGitConfigSecrets(s.Repo.CommonDir, !asked.Trial)
 	w.gitConfig = s.filterGitConfig(&w.policy, gitConfig)
@@ -273,7 +271,7 @@ func explainWallError(ctx context.Context, r *core.Repository, err error) string
 // walledEnvironment returns the environment of a command behind walls, with the variables of the caller that may
 // pass.
 func (s *Sandbox) walledEnvironment(w Walls, extra []string, worktree, dir string) []string {
-	e := settings.WalledEnvironment{CallerEnv: s.Repo.Opts.Env, ExtraEnv: extra, Policy: w.policy, Plan: w.applied, CacheDir: s.cachesDir()}
+	e := settings.WalledEnvironment{CallerEnv: s.Repo.Opts.Env, ExtraEnv: extra, Policy: w.policy, Plan: w.applied, SoftwareEnv: w.softwareEnv, CacheDir: s.cachesDir()}
 	if w.plan.Network == walls.ProxiedOnly {
 		e.ProxyEnv = outlet.Environment(w.proxyAddr, w.rules)
 	}

@@ -25,6 +25,8 @@ type WalledEnvironment struct {
 	Policy Policy     // same policy as in plan
 	Plan   walls.Plan // required
 
+	SoftwareEnv []string // variables of the image whose root file system the command has
+
 	CacheDir string   // required: directory for the caches that cannot be used in their usual place
 	ProxyEnv []string // variables that point programs to the proxy
 }
@@ -54,6 +56,7 @@ func (e WalledEnvironment) Variables() []string {
 	env = append(env, "TMPDIR=/tmp")
 	if e.hasOtherRoot() {
 		env = append(env, "SHELL=/bin/sh")
+		env = append(env, e.imageVariables()...)
 	}
 	env = append(env, e.cacheOverrides()...)
 	env = append(env, e.homeOverrides(env)...)
@@ -69,6 +72,16 @@ func (e WalledEnvironment) hasOtherRoot() bool { return e.Plan.Software.Dir != "
 func (e WalledEnvironment) namesMachine(value string) bool {
 	return slices.ContainsFunc(filepath.SplitList(value), func(path string) bool {
 		return filepath.IsAbs(path) && !e.Plan.IsVisible(filepath.Clean(path)) && !e.inPrivateHome(path) && path != e.Plan.Home.Path
+	})
+}
+
+// imageVariables returns the variables of the image, without those that say where and as which user a command runs, and those that
+// agency.sandbox.env lets through.
+func (e WalledEnvironment) imageVariables() []string {
+	return slices.DeleteFunc(slices.Clone(e.SoftwareEnv), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains([]string{"PATH", "HOME", "USER", "LOGNAME", "PWD", "OLDPWD", "TMPDIR", "HOSTNAME"}, name) || strings.HasPrefix(name, "GIT_") || strings.HasPrefix(name, "AGENCY_") ||
+			slices.Contains(e.Policy.env, name)
 	})
 }
 
@@ -101,7 +114,7 @@ func (p Policy) passes(name string) bool {
 // system-wide through a link in /run, have a hidden link and a visible target.
 func (e WalledEnvironment) visiblePath(value string) string {
 	if e.hasOtherRoot() {
-		return rootfs.Path
+		return rootfs.PathOf(e.SoftwareEnv)
 	}
 	var dirs []string
 	for _, dir := range filepath.SplitList(value) {

@@ -2,9 +2,11 @@ package settings
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/images"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -14,6 +16,9 @@ const (
 	PlatformLocal = store.PlatformLocal
 	PlatformSlurm = "slurm"
 )
+
+// podmanSection is the platform whose engine has the images of --software.
+const podmanSection = "podman"
 
 // HubKey names the repository by which runs on other machines come and go.
 const HubKey = "agency.hub"
@@ -42,6 +47,7 @@ func platformKeys() []Key {
 		{Name: slurm("args"), Meaning: "further arguments of sbatch, one in each value", multiValued: true},
 		{Name: slurm("ssh"), Default: "this machine", Meaning: "login node on which sbatch and its like are run: a host, or user@host", checkValue: checkSSH},
 		{Name: slurm("requeue"), Default: "true", Meaning: "whether Slurm may run a job again that was preempted or whose node was lost", checkValue: checkBool},
+		{Name: platformKey(podmanSection, "engine"), Default: "`podman`, else `docker`", Meaning: "container engine that has the images of `--software`: `podman` or `docker`", checkValue: checkEngine},
 		{Name: slurm("dir"), Default: "~/.cache/agency/nodes/<host>", Meaning: "directory on the nodes for repositories and sandboxes; it should be on a disk of the node", checkValue: checkAbsolutePath},
 	}
 }
@@ -67,6 +73,27 @@ func (r *Reader) Platform(name string) (Platform, error) {
 	var err error
 	p.Requeue, err = r.Bool(platformKey(name, "requeue"), true)
 	return p, err
+}
+
+// ContainerEngine returns the name of the container engine; empty for the one that is installed.
+func (r *Reader) ContainerEngine() (string, error) {
+	key := platformKey(podmanSection, "engine")
+	s, set := r.Config.Last(key)
+	if !set {
+		return "", nil
+	}
+	if err := checkEngine(s.Value); err != nil {
+		return "", InvalidSetting(key, s, wantOf(err))
+	}
+	return s.Value, nil
+}
+
+// checkEngine accepts names only: a repository must not name a program to run.
+func checkEngine(value string) error {
+	if !slices.Contains(images.Engines, value) {
+		return &fault.InvalidError{What: "engine", Value: value, Want: strings.Join(images.Engines, " or ")}
+	}
+	return nil
 }
 
 // Hub returns the value of agency.hub; empty for the repository itself.

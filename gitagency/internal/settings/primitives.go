@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/images"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
-	"github.com/git-agency/git-agency/gitagency/internal/rootfs"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -22,7 +22,6 @@ type primitive struct {
 	field      func(*store.Primitives) *string
 	values     []choice // the first is the default
 	openPrefix choice   // prefix of further valid values; empty if there are none
-	openName   string   // what follows the prefix; empty for a list
 }
 
 type choice struct{ value, unsupportedReason string }
@@ -36,7 +35,6 @@ var changesetPrimitive = primitive{
 	changesetName, func(p *store.Primitives) *string { return &p.Changeset },
 	[]choice{{ChangesetWorktree, ""}, {ChangesetClone, ""}, {ChangesetOverlay, overlayUnsupported(runtime.GOOS)}, {ChangesetAuto, ""}},
 	choice{},
-	"",
 }
 
 var primitives = []primitive{
@@ -45,25 +43,21 @@ var primitives = []primitive{
 		"platform", func(p *store.Primitives) *string { return &p.Platform },
 		[]choice{{PlatformLocal, ""}, {PlatformSlurm, ""}, {"kubernetes", "Kubernetes is not implemented yet; slurm is"}, {"podman", "podman is not implemented yet; slurm is"}, {"daytona", "Daytona sandbox not yet implemented"}},
 		choice{},
-		"",
 	},
 	{
 		"isolation", func(p *store.Primitives) *string { return &p.Isolation },
 		isolationChoices(runtime.GOOS),
 		choice{},
-		"",
 	},
 	{
 		"outputs", func(p *store.Primitives) *string { return &p.Outputs },
 		[]choice{{"open", ""}, {"none", ""}},
 		choice{HostsPrefix, ""},
-		"",
 	},
 	{
 		softwareName, func(p *store.Primitives) *string { return &p.Software },
-		[]choice{{SoftwareHost, ""}},
+		[]choice{{store.SoftwareHost, ""}},
 		choice{"/", otherRootUnsupported(runtime.GOOS)},
-		"<directory with a root file system>",
 	},
 }
 
@@ -172,10 +166,12 @@ func (r *Reader) ChoosePrimitives(chosen store.Primitives, profile string) (stor
 
 // checkSoftware refuses another root file system without walls, and names it in one way.
 func checkSoftware(p *store.Primitives) error {
-	if !rootfs.IsOther(p.Software) {
+	if !p.HasOtherRoot() {
 		return nil
 	}
-	p.Software = filepath.Clean(p.Software)
+	if !p.NamesImage() {
+		p.Software = filepath.Clean(p.Software)
+	}
 	if p.Isolation != IsolationOS {
 		return &fault.UnsupportedError{Primitive: softwareName, Value: p.Software, Why: "commands have another root file system only behind walls: --isolation " + IsolationOS}
 	}
@@ -232,12 +228,21 @@ func (p primitive) checkValue(value string) error {
 	case p.openPrefix.value != "" && strings.HasPrefix(value, p.openPrefix.value):
 		return &fault.UnsupportedError{Primitive: p.name, Value: value, Why: p.openPrefix.unsupportedReason}
 	}
+	if p.name == softwareName && images.CheckReference(value) == nil {
+		if p.openPrefix.unsupportedReason != "" {
+			return &fault.UnsupportedError{Primitive: p.name, Value: value, Why: p.openPrefix.unsupportedReason}
+		}
+		return nil
+	}
+	if p.name == softwareName {
+		return &fault.InvalidError{What: p.name, Value: value, Want: "host, the absolute path of a directory with a root file system, or the name of an image"}
+	}
 	names := make([]string, len(p.values))
 	for i, c := range p.values {
 		names[i] = c.value
 	}
 	if p.openPrefix.value != "" && p.openPrefix.unsupportedReason == "" {
-		names = append(names, p.openPrefix.value+cmp.Or(p.openName, "<list>"))
+		names = append(names, p.openPrefix.value+"<list>")
 	}
 	return &fault.InvalidError{What: p.name, Value: value, Want: "one of " + strings.Join(names, ", ")}
 }
@@ -261,9 +266,6 @@ const (
 	IsolationNone = "none"
 	IsolationOS   = "os"
 )
-
-// SoftwareHost is the software of the machine.
-const SoftwareHost = "host"
 
 // OutputsOpen is unrestricted network access.
 const OutputsOpen = "open"

@@ -45,7 +45,7 @@ func meta(s Store, id string) InvocationMeta {
 		SchemaVersion: SchemaVersion, InvocationID: id, InvocationName: "arch-agent", IntegrationWorktreeID: wtID,
 		SandboxPath: s.SandboxTreePath(repoID, id), SandboxBranch: "agency/sandbox-" + id, BaseCommit: zeros,
 		Runner: "claude", Mode: "headless", Status: "starting", StartedAt: at(0),
-		Primitives: Primitives{"worktree", "local", "os", "open", "host"},
+		Primitives: Primitives{Changeset: "worktree", Platform: "local", Isolation: "os", Outputs: "open", Software: "host"},
 	}
 }
 

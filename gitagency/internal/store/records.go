@@ -98,6 +98,19 @@ type Primitives struct {
 	Isolation string `json:"isolation"`
 	Outputs   string `json:"outputs"`
 	Software  string `json:"software"`
+
+	SoftwareImage string `json:"software_image,omitempty"` // id of the image that Software names; empty if it names none, or if none was unpacked here
+}
+
+// SoftwareHost is the software of this machine.
+const SoftwareHost = "host"
+
+// HasOtherRoot reports whether commands have another root file system than this machine.
+func (p Primitives) HasOtherRoot() bool { return p.Software != "" && p.Software != SoftwareHost }
+
+// NamesImage reports whether the software is an image of a container engine.
+func (p Primitives) NamesImage() bool {
+	return p.HasOtherRoot() && !strings.HasPrefix(p.Software, "/")
 }
 
 // PlatformLocal is the platform of runs that this machine executes.

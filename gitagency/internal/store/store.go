@@ -31,7 +31,7 @@ type Store struct {
 }
 
 // TopLevelNames are the names of git-agency's entries directly below the root.
-var TopLevelNames = []string{"repos", "directories", "layers", "paths"}
+var TopLevelNames = []string{"repos", "directories", "layers", "paths", "software"}
 
 // RepoID derives the id of a repository from the canonical path of its common directory.
 func RepoID(commonDir string) string {
@@ -102,6 +102,9 @@ func (s Store) CloneDir(repoID, invocationID string) string {
 
 // CloneOf is CloneDir, given the path of the tree.
 func CloneOf(tree string) string { return filepath.Join(filepath.Dir(tree), "clone") }
+
+// SoftwareDir returns the directory of the unpacked images that sandboxes of all repositories share.
+func (s Store) SoftwareDir() string { return filepath.Join(s.Root, "software") }
 
 // LayersDir returns the directory of the layers that the overlays of all repositories share.
 func (s Store) LayersDir() string { return filepath.Join(s.Root, "layers") }

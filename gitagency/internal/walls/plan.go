@@ -195,6 +195,11 @@ func (p Plan) WeakerThan(than Plan) string {
 	case p.LandlockABI < than.LandlockABI:
 		return "landlock"
 	}
+	for _, path := range p.Software.Shown {
+		if than.Software.Dir != "" && !than.Software.shows(path) {
+			return path + " is visible"
+		}
+	}
 	p, than = p.OnMachine(), than.OnMachine()
 	if than.Home.Path != "" && p.IsVisible(than.Home.Path) {
 		return than.Home.Path + " is visible"

@@ -57,7 +57,7 @@ func makePlan(r Request, m Machine) (Plan, planner, error) {
 	if plan.LandlockABI < landlock.SocketsABI {
 		plan.Sockets = d.reachableSockets(plan, m.Sockets)
 	}
-	return plan, d, d.fillSoftware(&plan)
+	return plan, d, d.fillSoftware(&plan, m.Sockets)
 }
 
 // hostname is the one name that resolves on every machine.

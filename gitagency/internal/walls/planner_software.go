@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 )
 
 // Software is another root file system, whose programs the commands of a sandbox run. They see nothing of the machine but
@@ -17,6 +18,8 @@ type Software struct {
 	Shown []string       `json:"shown"`           // paths that are there too, as the walls show them, with everything below
 	Bound []BindMount    `json:"bound,omitempty"` // single files of the machine, read-only
 	Files []FilteredFile `json:"files,omitempty"` // files of the root file system with another content
+
+	Sockets rawPaths `json:"socket_paths,omitempty"` // paths in the root file system at which processes of the machine listen; see Plan.Sockets
 }
 
 // ProgramInSoftware is the path of git-agency itself in another root file system: agents ask questions with it.
@@ -28,13 +31,9 @@ const softwareFlag = "--software"
 // MountOfSoftware returns the directory on which another root file system is mounted, given Request.OverlayDir.
 func MountOfSoftware(overlayDir string) string { return filepath.Join(overlayDir, "software") }
 
-// kernelDirs are the directories that the commands get from the kernel or as private ones, so that it does not matter what a root
-// file system has there.
-var kernelDirs = []string{"/proc", "/sys", "/dev", "/run", "/tmp"}
-
 // fillSoftware plans another root file system. It is the last step: until then, the plan says what the walls show of the
 // machine.
-func (d *planner) fillSoftware(plan *Plan) error {
+func (d *planner) fillSoftware(plan *Plan, sockets []string) error {
 	if d.Software == "" {
 		return nil
 	}
@@ -69,6 +68,15 @@ func (d *planner) fillSoftware(plan *Plan) error {
 	if plan.Network == HostNetwork {
 		bind("/etc/resolv.conf", "/etc/resolv.conf")
 		bind("/etc/hosts", "/etc/hosts")
+	} else { // of the names, only that of the loopback leads anywhere
+		s.Files = append(slices.Clone(s.Files), FilteredFile{Path: "/etc/hosts", Text: []byte("127.0.0.1\tlocalhost\n::1\tlocalhost\n")})
+	}
+	if plan.LandlockABI < landlock.SocketsABI {
+		for _, socket := range sockets {
+			if guard.Contains(root.Path, socket) {
+				s.Sockets = append(s.Sockets, socket[len(root.Path):])
+			}
+		}
 	}
 	s.Files = slices.DeleteFunc(slices.Clone(s.Files), func(f FilteredFile) bool { return s.shows(f.Path) })
 	plan.Software = s
@@ -78,17 +86,25 @@ func (d *planner) fillSoftware(plan *Plan) error {
 // checkSoftware refuses a directory that is no root file system of its own, or whose files would show what is hidden.
 func (d *planner) checkSoftware(root Entry) error {
 	refuse := func(format string, args ...any) error {
-		return &RefusedError{Wall: OtherRoot, Key: softwareFlag, Path: d.Software, Why: fmt.Sprintf(format, args...), Remedy: "name a directory into which an image was unpacked"}
+		return &RefusedError{Wall: OtherRoot, Key: softwareFlag, Path: d.Software, Why: fmt.Sprintf(format, args...), Remedy: "name a directory into which an image was unpacked, or an image of podman or docker"}
 	}
 	switch {
 	case root.Kind != Directory:
 		return refuse("it is no directory")
 	case !utf8.ValidString(root.Path):
 		return refuse("its path is not valid UTF-8")
-	case root.Path == "/" || d.homeDir() != "" && guard.IsOrContains(root.Path, d.homeDir()):
+	case root.Path == "/":
 		return refuse("it is or contains your home directory")
 	}
+	if home := d.homeDir(); home != "" {
+		if how := d.files.Overlap(root.Path, home); how == guard.Same || how == guard.Encloses {
+			return refuse("it is or contains your home directory")
+		}
+	}
 	protected := []string{d.Tree, d.GitDir, d.DataDir, d.OverlayDir}
+	if d.SoftwareDir != "" && guard.Contains(d.lookup(d.SoftwareDir).Path, root.Path) {
+		protected = nil // git-agency unpacked it
+	}
 	if other, how := d.findOverlap(root.Path, protected); how != guard.Disjoint {
 		return refuse("it %s %s, %s", how, other, d.describeProtected(other))
 	}
@@ -102,11 +118,16 @@ func (d *planner) checkSoftware(root Entry) error {
 			return refuse("it contains %s, which is hidden", path)
 		}
 	}
-	for _, point := range d.files.Mounts(root.Path) {
-		inside := point[len(root.Path):]
-		if !slices.ContainsFunc(kernelDirs, func(dir string) bool { return guard.IsOrContains(dir, inside) }) {
-			return &RefusedError{Wall: OtherRoot, Key: softwareFlag, Path: d.Software, Why: point + " is mounted in it", Remedy: "unmount it"}
+	for _, path := range d.Policy.Write {
+		if e := d.lookup(path); guard.IsOrContains(e.Path, root.Path) || guard.Contains(root.Path, e.Path) {
+			return refuse("commands can write to %s", e.Path)
 		}
+	}
+	if why := d.whyChangeable(d.Software, root.Path); why != "" {
+		return refuse("%s", why)
+	}
+	for _, point := range d.files.Mounts(root.Path) {
+		return &RefusedError{Wall: OtherRoot, Key: softwareFlag, Path: d.Software, Why: point + " is mounted in it", Remedy: "unmount it"}
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 )
 
 const softwareFiles = usualFiles + `
@@ -103,8 +105,12 @@ func TestVisibilityWithSoftware(t *testing.T) {
 	if plan.IsVisible("/usr/bin") || plan.IsWritable("/usr/bin") || !plan.OnMachine().IsVisible("/usr/bin") {
 		t.Error("the programs of the machine are visible with another root file system")
 	}
-	other := plan
+	other, more := plan, plan
 	other.Software.Dir = "/opt/other"
+	more.Software.Shown = append(slices.Clone(plan.Software.Shown), "/srv/data")
+	if more.WeakerThan(plan) != "/srv/data is visible" || plan.WeakerThan(more) != "" {
+		t.Error("walls that show more were accepted, or those that show less refused")
+	}
 	if plan.WeakerThan(plan) != "" || other.WeakerThan(plan) == "" || plan.OnMachine().WeakerThan(plan) == "" {
 		t.Error("walls with other software were accepted")
 	}
@@ -149,10 +155,35 @@ func TestMakePlanRefusesSoftware(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSoftwareUnderAnotherName gives a mount of a directory around the home.
+func TestSoftwareUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	disk := newFakeDisk(softwareFiles + "/alias/\n/alias/me/\n")
+	disk.aliases["/alias"] = "/home"
+	m := usualMachine("")
+	m.Files = disk.fileLookup()
+	r := usualRequest()
+	r.Software, r.PrivateHome = "/alias", true
+	if _, err := MakePlan(r, m); err == nil || !strings.Contains(err.Error(), "home directory") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestSoftwareCoversSockets lists those in the root file system, where Landlock does not restrict them.
+func TestSoftwareCoversSockets(t *testing.T) {
+	t.Parallel()
 	r := usualRequest()
 	r.Software, r.PrivateHome = "/opt/root", true
-	if _, err := MakePlan(r, usualMachine(softwareFiles+"/opt/root/proc/ mounted\n/opt/root/dev/pts/ mounted")); err != nil {
-		t.Errorf("file systems of the kernel: %v", err)
+	m := usualMachine(softwareFiles)
+	m.Sockets = []string{"/opt/root/srv/s", "/opt/rootless/s", "/run/docker.sock"}
+	for abi, want := range map[int][]string{landlock.SocketsABI - 1: {"/srv/s"}, landlock.SocketsABI: nil} {
+		m.LandlockABI = abi
+		plan, err := MakePlan(r, m)
+		if err != nil || !slices.Equal(plan.Software.Sockets, want) {
+			t.Errorf("ABI %d: %q, %v", abi, plan.Software.Sockets, err)
+		}
 	}
 }
 

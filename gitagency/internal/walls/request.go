@@ -34,6 +34,7 @@ type Request struct {
 
 	Software      string         // directory with another root file system for the commands; empty for that of the machine
 	SoftwareFiles []FilteredFile // files that the commands see there with another content
+	SoftwareDir   string         // directory in DataDir in which Software may be
 	Program       string         // executable of git-agency, which they see there
 
 	GitConfig []string // files and directories that control git outside of the sandbox; they may be missing

@@ -50,6 +50,7 @@ var atoms = []struct {
 	{"primitives.isolation", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Isolation }},
 	{"primitives.outputs", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Outputs }},
 	{"primitives.software", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Software }},
+	{"primitives.software_image", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.SoftwareImage }},
 	{"limits.memory", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(i.Limits.Memory) }},
 	{"limits.processes", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(int64(i.Limits.Processes)) }},
 	{"limits.file_size", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(i.Limits.FileSize) }},

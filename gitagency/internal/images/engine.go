@@ -1,0 +1,215 @@
+package images
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/quote"
+)
+
+// Engines are the container engines whose images can be unpacked, the preferred one first.
+var Engines = []string{"podman", "docker"}
+
+// Engine is the command-line client of a container engine.
+type Engine struct {
+	Name string   // one of Engines
+	Env  []string // environment of the client
+}
+
+// FindEngine returns an engine by its name, or the first of Engines that is installed if the name is empty.
+func FindEngine(env []string, name string) (Engine, error) {
+	names := Engines
+	if name != "" {
+		names = []string{name}
+	}
+	for _, name := range names {
+		if _, err := proc.LookPath(env, name); err == nil {
+			return Engine{name, env}, nil
+		}
+	}
+	return Engine{}, &NoEngineError{names}
+}
+
+// NoEngineError reports that no container engine is installed.
+type NoEngineError struct{ Names []string }
+
+func (e *NoEngineError) Error() string {
+	if len(e.Names) == 1 {
+		return e.Names[0] + " is not installed"
+	}
+	return "no container engine is installed: neither " + strings.Join(e.Names, " nor ")
+}
+
+// MissingError reports that an engine does not have an image.
+type MissingError struct{ Engine, Reference string }
+
+func (e *MissingError) Error() string { return e.Engine + " has no image " + quote.Shell(e.Reference) }
+
+// FetchCommand returns the command that fetches the image.
+func (e *MissingError) FetchCommand() string { return e.Engine + " pull " + quote.Shell(e.Reference) }
+
+// CheckReference refuses a text that cannot name an image, and could be an option.
+func CheckReference(reference string) error {
+	if reference == "" || strings.Trim(reference[:1], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" ||
+		strings.ContainsFunc(reference, func(c rune) bool {
+			return c <= ' ' || c > '~' || strings.ContainsRune(`"'\$&;|<>()*?[]{}!#%^,=~`+"`", c)
+		}) {
+		return fmt.Errorf("%q is no name of an image", reference)
+	}
+	return nil
+}
+
+// inspectFormat prints the id of an image, and its variables as JSON. podman knows "{{.Id}}", which it corrects, but no ".Id" elsewhere.
+const inspectFormat = "{{.Id}} {{json .Config.Env}}"
+
+// Inspect looks an image up by its name or id. It fetches nothing: an image that is not there is a *MissingError.
+func (e Engine) Inspect(ctx context.Context, reference string) (image Image, err error) {
+	if err := CheckReference(reference); err != nil {
+		return image, err
+	}
+	out, err := e.run(ctx, "image", "inspect", "--format", inspectFormat, reference)
+	var failed *clientError
+	if errors.As(err, &failed) && failed.saysMissing() {
+		return image, &MissingError{e.Name, reference}
+	}
+	if err != nil {
+		return image, err
+	}
+	return parseImage(out)
+}
+
+// parseImage parses the answer of Inspect.
+func parseImage(answer string) (image Image, err error) {
+	id, env, _ := strings.Cut(strings.TrimSpace(answer), " ")
+	image.ID = strings.TrimPrefix(id, "sha256:")
+	if err = json.Unmarshal([]byte(env), &image.Env); err == nil {
+		err = checkID(image.ID)
+	}
+	if err != nil {
+		return Image{}, fmt.Errorf("the description of an image cannot be read: %w", err)
+	}
+	image.Env = slices.DeleteFunc(image.Env, func(kv string) bool { return strings.Index(kv, "=") < 1 })
+	return image, nil
+}
+
+// labelName is the label of the containers that are made to read an image. Its value tells them from those of other data
+// directories.
+const labelName = "git-agency.unpacks"
+
+// export reads the files of an image as a tar archive. Engines export only containers, so it makes one, which never runs, and
+// removes it, and those that killed processes have left. The caller makes sure that no other process does so for the
+// directory.
+func (e Engine) export(ctx context.Context, dir, id string, read func(io.Reader) error) (err error) {
+	sum := sha256.Sum256([]byte(dir))
+	label := labelName + "=" + hex.EncodeToString(sum[:8])
+	remove := func() error {
+		ctx := context.WithoutCancel(ctx)
+		out, err := e.run(ctx, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+label)
+		for container := range strings.FieldsSeq(out) {
+			if checkID(container) == nil {
+				_, failed := e.run(ctx, "rm", container)
+				err = errors.Join(err, failed)
+			}
+		}
+		return err
+	}
+	if err := remove(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	out, err := e.run(ctx, "create", "--network", "none", "--label", label, id, "/bin/true") // an id is never fetched
+	if err != nil {
+		return err
+	}
+	container := strings.TrimSpace(out)
+	if err := checkID(container); err != nil {
+		return fmt.Errorf("%s create printed no id: %w", e.Name, err)
+	}
+	reader, writer := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := read(reader)
+		if err == nil { // what follows the end of the archive
+			_, err = io.Copy(io.Discard, reader)
+		}
+		_ = reader.CloseWithError(cmpErr(err, io.ErrClosedPipe)) // ends the client; always nil
+		done <- err
+	}()
+	err = e.copy(ctx, writer, "export", container)
+	_ = writer.CloseWithError(cmpErr(err, io.EOF)) // always nil
+	if readErr := <-done; readErr != nil && !errors.Is(readErr, err) {
+		return readErr // the client failed because of it
+	}
+	return err
+}
+
+// cmpErr returns the first error that is not nil.
+func cmpErr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+// clientError is the failure of a client.
+type clientError struct {
+	argv   []string
+	exit   int
+	stderr string
+}
+
+func (e *clientError) Error() string {
+	text := strings.Join(strings.Fields(strings.Map(func(c rune) rune {
+		if c == '\n' || quote.IsPrintable(c) {
+			return c
+		}
+		return -1
+	}, e.stderr)), " ")
+	if text == "" {
+		text = fmt.Sprintf("exit code %d", e.exit)
+	}
+	return quote.ShellLine(e.argv[:min(len(e.argv), 2)]) + ": " + quote.Shorten(text, 600)
+}
+
+// saysMissing reports whether the client says that it does not know the image, in the words of podman or docker.
+func (e *clientError) saysMissing() bool {
+	text := strings.ToLower(e.stderr)
+	return strings.Contains(text, "image not known") || strings.Contains(text, "no such image") || strings.Contains(text, "no such object")
+}
+
+// maxAnswer bounds the answers that are not archives.
+const maxAnswer = 4 << 20
+
+// run runs the client and returns what it prints.
+func (e Engine) run(ctx context.Context, args ...string) (string, error) {
+	out := &proc.LimitedBuffer{Limit: maxAnswer}
+	err := e.copy(ctx, out, args...)
+	return out.String(), err
+}
+
+// copy runs the client and copies what it prints. A failed write ends the client.
+func (e Engine) copy(ctx context.Context, to io.Writer, args ...string) error {
+	argv := append([]string{e.Name}, args...)
+	path, err := proc.LookPath(e.Env, e.Name)
+	if err != nil {
+		return &NoEngineError{[]string{e.Name}}
+	}
+	res, err := proc.Run(ctx, proc.Command{Argv: append([]string{path}, args...), Dir: "/", Env: e.Env, Stdout: to, DieWithParent: true})
+	switch {
+	case err != nil && context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("%s %s: %w", e.Name, args[0], err)
+	case res.ExitCode != 0:
+		return &clientError{argv, res.ExitCode, string(res.Stderr)}
+	}
+	return nil
+}
