@@ -24,7 +24,7 @@ func fullInvocation() gitagency.Invocation {
 		SandboxPath: "/data/tree", SandboxBranch: "agency/sandbox-20260128120500-b7c9", BaseCommit: "0123456789abcdef0123456789abcdef01234567",
 		FromSnapshot: "76543210fedcba9876543210fedcba9876543210", CloneSource: "local", Verifies: "20260128120000-c8d0", SyncedCommit: "6543210fedcba9876543210fedcba98765432107", Runner: "claude", Mode: "headless", Status: "starting", Landing: "discarded", TrashRef: "refs/agency/trash/20260128120500-b7c9", TrashArchive: "/data/trash/20260128120500-b7c9.tar",
 		StartedAt:  time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC),
-		Primitives: gitagency.Primitives{Changeset: "worktree", Platform: "local", Isolation: "os", Outputs: "none", Software: "host"},
+		Primitives: gitagency.Primitives{Changeset: "worktree", Platform: "local", Isolation: "os", Outputs: "none", Software: "host", SoftwareImage: "d873389d9241"},
 		Limits:     gitagency.Limits{Memory: 1 << 30, Processes: 50, FileSize: 1 << 20, Timeout: time.Minute, Nice: 5, BestEffort: true},
 		Broken:     true, BrokenReason: "missing-tree",
 		AllowedRead: []string{"/a", "/b"}, AllowedWrite: []string{"private:/c"}, Paths: []string{"/d", "/e"}, CopiedPaths: []gitagency.CopiedPath{{Path: "/e", Reason: "why"}},
