@@ -63,7 +63,7 @@ func (d Dir) Use(ctx context.Context, e Engine, image Image) (_ io.Closer, err e
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return nil, err
 	}
-	if held, err := d.hold(ctx, image.ID); err == nil {
+	if held, err := d.Hold(ctx, image.ID); err == nil {
 		return held, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -81,11 +81,12 @@ func (d Dir) Use(ctx context.Context, e Engine, image Image) (_ io.Closer, err e
 			return nil, fmt.Errorf("unpack image %s: %w", image.ID, err)
 		}
 	}
-	return d.hold(ctx, image.ID)
+	return d.Hold(ctx, image.ID)
 }
 
-// hold locks an unpacked image against pruning, and notes that it is used. The error is fs.ErrNotExist if there is none.
-func (d Dir) hold(ctx context.Context, id string) (*os.File, error) {
+// Hold keeps an unpacked image from being pruned until the result is closed, and notes that it is used. The error is fs.ErrNotExist if it
+// is not unpacked.
+func (d Dir) Hold(ctx context.Context, id string) (*os.File, error) {
 	dir := filepath.Join(string(d), id)
 	held, err := lock.AcquireDirShared(ctx, dir, -1)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -25,8 +26,14 @@ func UseImage(ctx context.Context, r *core.Repository, prims *store.Primitives) 
 		return io.NopCloser(nil), nil
 	}
 	dir := images.Dir(r.Store.SoftwareDir())
-	if id := prims.SoftwareImage; id != "" && dir.Has(id) {
-		return dir.Use(ctx, images.Engine{}, images.Image{ID: id})
+	if id := prims.SoftwareImage; id != "" {
+		held, err := dir.Hold(ctx, id)
+		if err == nil {
+			return held, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
 	engine, image, err := FindImage(ctx, r, *prims)
 	if err != nil {
@@ -59,6 +66,9 @@ func explainImage(prims store.Primitives, err error) error {
 	var none *images.NoEngineError
 	why := ""
 	switch {
+	case errors.As(err, &missing) && prims.SoftwareImage != "":
+		missing.Reference = prims.Software
+		why = fmt.Sprintf("%s no longer has the image %.12s, with which the sandbox was started; to fetch it, unless another one has the name now: %s", missing.Engine, prims.SoftwareImage, missing.FetchCommand())
 	case errors.As(err, &missing):
 		why = err.Error() + "; to fetch it: " + missing.FetchCommand()
 	case errors.As(err, &none):

@@ -42,6 +42,8 @@ func (e WalledEnvironment) Variables() []string {
 		case slices.Contains(e.Policy.env, name): // listed by its exact name in agency.sandbox.env: passed unchanged, even with credentials
 		case name == "PATH":
 			kv = "PATH=" + e.visiblePath(value)
+		case name == "HOME" && e.hasOtherRoot() && e.Plan.Home.Path != "":
+			kv = "HOME=" + e.Plan.Home.Path // where it is mounted: the name may have symbolic links of the machine
 		case !e.allows(name), e.hasOtherRoot() && e.namesMachine(value):
 			continue
 		default:
@@ -71,7 +73,7 @@ func (e WalledEnvironment) hasOtherRoot() bool { return e.Plan.Software.Dir != "
 // does.
 func (e WalledEnvironment) namesMachine(value string) bool {
 	return slices.ContainsFunc(filepath.SplitList(value), func(path string) bool {
-		return filepath.IsAbs(path) && !e.Plan.IsVisible(filepath.Clean(path)) && !e.inPrivateHome(path) && path != e.Plan.Home.Path
+		return filepath.IsAbs(path) && !e.Plan.IsVisible(filepath.Clean(path)) && !e.inPrivateHome(path)
 	})
 }
 
@@ -81,8 +83,13 @@ func (e WalledEnvironment) imageVariables() []string {
 	return slices.DeleteFunc(slices.Clone(e.SoftwareEnv), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains([]string{"PATH", "HOME", "USER", "LOGNAME", "PWD", "OLDPWD", "TMPDIR", "HOSTNAME"}, name) || strings.HasPrefix(name, "GIT_") || strings.HasPrefix(name, "AGENCY_") ||
-			slices.Contains(e.Policy.env, name)
+			slices.Contains(e.Policy.env, name) && isSet(e.CallerEnv, name)
 	})
+}
+
+func isSet(env []string, name string) bool {
+	_, set := proc.LookupEnv(env, name)
+	return set
 }
 
 // allows reports whether a variable passes the walls, by a pattern of agency.sandbox.env or by the built-in list.

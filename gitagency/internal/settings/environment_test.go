@@ -114,6 +114,28 @@ func TestProxyVariablesFollowNetwork(t *testing.T) {
 	}
 }
 
+// TestEnvironmentOfOtherRoot passes nothing that names files of the machine, and sets the variables of the image.
+func TestEnvironmentOfOtherRoot(t *testing.T) {
+	t.Parallel()
+	plan := walls.Plan{Home: walls.PrivateHome{Path: "/var/home/me", Dir: "/x"}, Software: walls.Software{Dir: "/img", Shown: []string{"/var/home/me", "/tmp"}}}
+	env := WalledEnvironment{
+		CallerEnv: []string{
+			"HOME=/home/me", "PATH=/usr/local/go/bin:/bin", "SHELL=/usr/bin/zsh", "JAVA_HOME=/usr/lib/jvm", "PYTHONPATH=lib:/usr/lib/py", "EDITOR=vi", "GOFLAGS=-mod=mod",
+			"XDG_CONFIG_HOME=/var/home/me/.config", "KEPT=/usr/kept",
+		},
+		Policy: Policy{env: []string{"KEPT", "LANG"}}, Plan: plan, CacheDir: "/caches",
+		SoftwareEnv: []string{"PATH=/opt/bin:/bin", "LANG=C.UTF-8", "JAVA_HOME=/opt/java", "HOME=/root", "GIT_DIR=/evil", "AGENCY_SANDBOX=/evil", "GOPATH=/go", "LD_PRELOAD=/lib/x.so", "KEPT=/image"},
+	}.Variables()
+	for name, want := range map[string]string{
+		"HOME": "/var/home/me", "PATH": "/opt/bin:/bin:/var/home/me/.local/bin", "SHELL": "/bin/sh", "JAVA_HOME": "/opt/java", "PYTHONPATH": "", "EDITOR": "vi", "GOFLAGS": "-mod=mod",
+		"XDG_CONFIG_HOME": "/var/home/me/.config", "KEPT": "/usr/kept", "LANG": "C.UTF-8", "GIT_DIR": "", "AGENCY_SANDBOX": "", "GOPATH": "/caches/go", "npm_config_prefix": "/var/home/me/.local", "LD_PRELOAD": "/lib/x.so",
+	} {
+		if got := proc.Getenv(env, name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestStripURLCredentials(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
