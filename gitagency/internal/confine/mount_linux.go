@@ -23,8 +23,8 @@ func openNoSymlinks(dir int, name string) (int, error) {
 	}
 }
 
-// openInRoot opens a path of another root file system, in which directories may be symbolic links. It is read-only, and none leads out
-// of it.
+// openInRoot opens a path, whose directories may be symbolic links. The caller has another root file system as its root, whose image has
+// made them: commands cannot change them, and none leads out of the root.
 func openInRoot(dir int, name string) (int, error) {
 	for {
 		fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})

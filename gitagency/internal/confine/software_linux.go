@@ -3,6 +3,7 @@ package confine
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -218,10 +219,11 @@ func (o *otherRoot) resolve(name string) string {
 		}
 		at := path.Join(done, next)
 		target, isLink := o.readLink(at)
-		if links++; !isLink || links > maxLinks || !o.leadsSomewhere(at) {
+		if !isLink || links == maxLinks || !o.leadsSomewhere(at) {
 			done = at
 			continue
 		}
+		links++
 		if path.IsAbs(target) {
 			done = ""
 		}
@@ -298,11 +300,14 @@ func (o *otherRoot) list(dir string) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), dir)
+	f := os.NewFile(uintptr(fd), "/proc/self/fd/"+strconv.Itoa(fd)) // by the name, ReadDir looks up what the file system does not tell
 	defer f.Close()
-	entries, err := f.ReadDir(-1)
+	entries, err := f.ReadDir(rootfs.MaxEntries + 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
 	if err == nil && len(entries) > rootfs.MaxEntries {
-		err = fmt.Errorf("it has %d entries, and only %d can be mounted one by one", len(entries), rootfs.MaxEntries)
+		err = fmt.Errorf("it has more than %d entries, which would have to be mounted one by one", rootfs.MaxEntries)
 	}
 	return entries, err
 }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// softwarePlan makes files and a plan with another root file system, in which the machine shows "machine" and "box".
+// softwarePlan makes files and a plan with another root file system, in which the directory "machine" is shown.
 func softwarePlan(t *testing.T, entries ...string) (string, walls.Plan) {
 	t.Helper()
 	dir := makeFiles(t, append([]string{"machine/seen=m", "machine/sub/seen=s", "secret=s3cret", "walls/software/", "file=of the machine", "root/usr/bin/prog=p", "root/bin->usr/bin"}, entries...)...)
@@ -82,11 +82,6 @@ func TestSoftwareReplacesMachine(t *testing.T) {
 	if err := unix.Chroot("/"); err == nil {
 		t.Error("a command can change its root")
 	}
-	for _, path := range []string{"/proc/1/root", "/proc/1/cwd"} {
-		if _, err := os.ReadDir(path); err == nil && os.Getpid() != 1 {
-			t.Errorf("%s leads out of the root", path)
-		}
-	}
 }
 
 // TestSoftwareMakesWay mounts where a root file system has no mount point, or something else in its place.
@@ -131,7 +126,7 @@ func TestSoftwareCoversSockets(t *testing.T) {
 		for _, name := range []string{"root/srv/s", "root/etc/s"} {
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unix"})
 			if err != nil {
-				t.Skip(err) // the path is too long
+				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = l.Close() })
 		}
@@ -140,10 +135,11 @@ func TestSoftwareCoversSockets(t *testing.T) {
 	}
 	enterSoftware(t)
 	for _, path := range []string{"/srv/s", "/etc/s"} {
-		if c, err := net.Dial("unix", path); err == nil {
+		c, err := net.Dial("unix", path)
+		if err == nil {
 			_ = c.Close()
-			t.Errorf("%s can be reached", path)
 		}
+		requireErrno(t, path, err, unix.ECONNREFUSED) // and not ENOENT: a file covers it
 	}
 }
 

@@ -37,6 +37,11 @@ func Restore(ctx context.Context, r *core.Repository, query string) (core.Invoca
 	if !ended.Entry.Record.HasEnded() {
 		return core.Invocation{}, &fault.NotEndedError{ID: ended.ID}
 	}
+	software, err := sandbox.UseRestored(ctx, r, ended.Entry.Record.Primitives) // before the lock: unpacking an image may take long
+	if err != nil {
+		return core.Invocation{}, err
+	}
+	defer software.Close()
 	repo, unlock, err := r.LockAndRecover(ctx)
 	if err != nil {
 		return core.Invocation{}, err
@@ -46,8 +51,7 @@ func Restore(ctx context.Context, r *core.Repository, query string) (core.Invoca
 	if entry.Defect != store.NoDefect || !entry.Record.HasEnded() {
 		return core.Invocation{}, &fault.NotFoundError{Kind: "invocation", Query: query}
 	}
-	plan, err := planRestore(ctx, r, repo, entry)
-	defer plan.releaseImage()
+	plan, err := planRestore(ctx, r, repo, entry, software)
 	if err != nil {
 		return core.Invocation{}, err
 	}
@@ -123,7 +127,7 @@ func mayHaveRun(r *core.Repository, id string) (bool, error) {
 }
 
 // planRestore plans the sandbox that has the content of an ended one.
-func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (plan Plan, err error) {
+func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], software *sandbox.RestoredSoftware) (plan Plan, err error) {
 	m := entry.Record
 	remains, err := r.Store.FindRemains(r.ID, entry.ID)
 	if err != nil {
@@ -133,20 +137,8 @@ func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 		return plan, &fault.UnfinishedDiscardError{ID: entry.ID}
 	}
 	plan = Plan{Request: Request{Name: m.InvocationName, Runner: m.Runner, Mode: m.Mode, CloneSource: m.CloneSource}, prims: m.Primitives, limits: m.Limits, allowed: m.Allowed, restores: entry.ID}
-	checked := plan.prims
-	if plan.image, err = sandbox.UseImage(ctx, r, &plan.prims); err == nil {
-		err = sandbox.CheckSoftware(r, plan.prims)
-	}
-	if err != nil && checked.HasOtherRoot() {
-		r.Warn("no command can be run in it until its software is there again: %v", err)
-		checked.Software, err = store.SoftwareHost, nil
-	} else {
-		checked = plan.prims
-	}
-	if err == nil {
-		err = sandbox.CheckWalls(ctx, r, checked)
-	}
-	if err != nil {
+	plan.prims = software.Prims
+	if err := sandbox.CheckWalls(ctx, r, software.Checked); err != nil {
 		return plan, err
 	}
 	if plan.origin, err = trashStartPoint(ctx, r, repo, entry); err != nil {

@@ -112,7 +112,10 @@ func planStart(ctx context.Context, r *core.Repository, req Request) (Plan, erro
 	plan.baseTree = new(string)
 	if local := plan.prims.IsLocal(); !local && req.Run.SessionID == "" {
 		return plan, &fault.UnsupportedError{Primitive: "platform", Value: plan.prims.Platform, Why: "only a run is executed there, and start runs nothing: use 'git agency run'"}
-	} else if local { // the walls of another machine are built there
+	} else if local { // the software and the walls of another machine are there
+		if plan.image, err = sandbox.UseImage(ctx, r, &plan.prims); err != nil {
+			return plan, err
+		}
 		plan.wallsChecked = sandbox.BeginCheckWalls(ctx, r, plan.prims)
 	}
 	if plan.origin, err = requestedOrigin(ctx, r, req); err != nil {
@@ -147,9 +150,7 @@ func planPrimitives(ctx context.Context, r *core.Repository, req Request) (plan 
 		plan.limits, err = sandbox.ValidLimits(req.Limits)
 		return plan, err
 	}
-	if plan.limits, err = sandbox.EnforceableLimits(ctx, r, req.Limits); err == nil {
-		plan.image, err = sandbox.UseImage(ctx, r, &plan.prims)
-	}
+	plan.limits, err = sandbox.EnforceableLimits(ctx, r, req.Limits)
 	return plan, err
 }
 

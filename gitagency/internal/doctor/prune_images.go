@@ -75,10 +75,7 @@ func pruneImages(ctx context.Context, r *core.Repository, results []PruneResult)
 		return nil
 	}
 	err := r.RunSteps(ctx, "prune", []core.Step{{Name: "images", Do: func() (err error) {
-		removed, err = images.Dir(r.Store.SoftwareDir()).Prune(ctx, ids, func(id string) (bool, error) {
-			used, err := usedImages(r)
-			return used[id], err
-		})
+		removed, err = images.Dir(r.Store.SoftwareDir()).Prune(ctx, ids, func() (map[string]bool, error) { return usedImages(r) })
 		return err
 	}}})
 	for i, t := range results {

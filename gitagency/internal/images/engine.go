@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,8 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/quote"
@@ -56,18 +60,19 @@ func (e *MissingError) Error() string { return e.Engine + " has no image " + quo
 // FetchCommand returns the command that fetches the image.
 func (e *MissingError) FetchCommand() string { return e.Engine + " pull " + quote.Shell(e.Reference) }
 
+// reference matches the names of images, with a registry, a tag and a digest.
+var reference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$`) })
+
 // CheckReference refuses a text that cannot name an image, and could be an option.
-func CheckReference(reference string) error {
-	if reference == "" || strings.Trim(reference[:1], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" ||
-		strings.ContainsFunc(reference, func(c rune) bool {
-			return c <= ' ' || c > '~' || strings.ContainsRune(`"'\$&;|<>()*?[]{}!#%^,=~`+"`", c)
-		}) {
-		return fmt.Errorf("%q is no name of an image", reference)
+func CheckReference(name string) error {
+	if !reference().MatchString(name) {
+		return fmt.Errorf("%q is no name of an image", name)
 	}
 	return nil
 }
 
-// inspectFormat prints the id of an image, and its variables as JSON. podman knows "{{.Id}}", which it corrects, but no ".Id" elsewhere.
+// inspectFormat prints the id of an image, and its variables as JSON. podman calls the field ID; it accepts "{{.Id}}", as docker
+// has it, but not "{{json .Id}}".
 const inspectFormat = "{{.Id}} {{json .Config.Env}}"
 
 // Inspect looks an image up by its name or id. It fetches nothing: an image that is not there is a *MissingError.
@@ -110,22 +115,15 @@ const labelName = "git-agency.unpacks"
 func (e Engine) export(ctx context.Context, dir, id string, read func(io.Reader) error) (err error) {
 	sum := sha256.Sum256([]byte(dir))
 	label := labelName + "=" + hex.EncodeToString(sum[:8])
-	remove := func() error {
-		ctx := context.WithoutCancel(ctx)
-		out, err := e.run(ctx, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+label)
-		for container := range strings.FieldsSeq(out) {
-			if checkID(container) == nil {
-				_, failed := e.run(ctx, "rm", container)
-				err = errors.Join(err, failed)
-			}
-		}
+	if err := e.removeContainers(ctx, label); err != nil {
 		return err
 	}
-	if err := remove(); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-	out, err := e.run(ctx, "create", "--network", "none", "--label", label, id, "/bin/true") // an id is never fetched
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		err = errors.Join(err, e.removeContainers(ctx, label))
+	}()
+	out, err := e.run(ctx, "create", "--pull=never", "--network", "none", "--label", label, id, "/bin/true")
 	if err != nil {
 		return err
 	}
@@ -140,23 +138,30 @@ func (e Engine) export(ctx context.Context, dir, id string, read func(io.Reader)
 		if err == nil { // what follows the end of the archive
 			_, err = io.Copy(io.Discard, reader)
 		}
-		_ = reader.CloseWithError(cmpErr(err, io.ErrClosedPipe)) // ends the client; always nil
+		_ = reader.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // ends the client; always nil
 		done <- err
 	}()
 	err = e.copy(ctx, writer, "export", container)
-	_ = writer.CloseWithError(cmpErr(err, io.EOF)) // always nil
+	_ = writer.CloseWithError(cmp.Or(err, io.EOF)) // always nil
 	if readErr := <-done; readErr != nil && !errors.Is(readErr, err) {
 		return readErr // the client failed because of it
 	}
 	return err
 }
 
-// cmpErr returns the first error that is not nil.
-func cmpErr(err, other error) error {
-	if err != nil {
-		return err
+// cleanupTimeout bounds the removal of a container, also after an interrupt.
+const cleanupTimeout = 30 * time.Second
+
+// removeContainers removes the containers with a label, and the volumes that were made with them.
+func (e Engine) removeContainers(ctx context.Context, label string) error {
+	out, err := e.run(ctx, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+label)
+	for container := range strings.FieldsSeq(out) {
+		if checkID(container) == nil {
+			_, failed := e.run(ctx, "rm", "--volumes", container)
+			err = errors.Join(err, failed)
+		}
 	}
-	return other
+	return err
 }
 
 // clientError is the failure of a client.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -21,7 +22,7 @@ func extract(from io.Reader, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	x := extraction{root: root}
+	x := extraction{root: root, dirs: map[string]dirMeta{}}
 	for archive := tar.NewReader(from); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -39,11 +40,10 @@ func extract(from io.Reader, dir string) (err error) {
 // extraction is the state of extract.
 type extraction struct {
 	root *os.Root
-	dirs []dirMeta // permissions and times of directories, set when nothing is created in them any more
+	dirs map[string]dirMeta // permissions and times of directories, set when nothing is created in them any more
 }
 
 type dirMeta struct {
-	name string
 	mode fs.FileMode
 	time time.Time
 }
@@ -68,7 +68,7 @@ func (x *extraction) entry(h *tar.Header, content io.Reader) error {
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
-		x.dirs = append(x.dirs, dirMeta{name, mode | 0o700, h.ModTime})
+		x.dirs[name] = dirMeta{mode | 0o700, h.ModTime}
 		return x.makeDir(name)
 	case tar.TypeReg:
 		return x.file(name, mode, h.ModTime, content)
@@ -77,7 +77,10 @@ func (x *extraction) entry(h *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		return x.root.Link(clean(h.Linkname), name)
 	}
-	return nil // a device and the like
+	if slices.Contains([]byte{tar.TypeChar, tar.TypeBlock, tar.TypeFifo, tar.TypeXGlobalHeader}, h.Typeflag) {
+		return nil
+	}
+	return fmt.Errorf("%q is an entry of an unknown type", h.Name)
 }
 
 // clean returns a name in an archive, relative to the root.
@@ -126,7 +129,7 @@ func (x *extraction) makeParents(dir string) error {
 	if err := x.makeParents(path.Dir(dir)); err != nil {
 		return err
 	}
-	x.dirs = append(x.dirs, dirMeta{dir, 0o755, time.Time{}})
+	x.dirs[dir] = dirMeta{0o755, time.Time{}}
 	return x.makeDir(dir)
 }
 
@@ -146,18 +149,19 @@ func (x *extraction) file(name string, mode fs.FileMode, modified time.Time, con
 	return x.root.Chtimes(name, modified, modified) // some programs compare times of their files
 }
 
-// finishDirs sets the permissions and times of the directories, inner ones first.
+// finishDirs sets the permissions and times of the directories, inner ones first, since it changes the times of those around.
 func (x *extraction) finishDirs() error {
-	for _, d := range slices.Backward(x.dirs) {
-		fi, err := x.root.Lstat(d.name)
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(x.dirs))) {
+		fi, err := x.root.Lstat(name)
 		if err != nil || !fi.IsDir() {
 			continue // a later entry has replaced it
 		}
-		if err := x.root.Chmod(d.name, d.mode); err != nil {
+		d := x.dirs[name]
+		if err := x.root.Chmod(name, d.mode); err != nil {
 			return err
 		}
 		if !d.time.IsZero() {
-			if err := x.root.Chtimes(d.name, d.time, d.time); err != nil {
+			if err := x.root.Chtimes(name, d.time, d.time); err != nil {
 				return err
 			}
 		}

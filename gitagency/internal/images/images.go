@@ -6,6 +6,7 @@ package images
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,12 +28,12 @@ type Image struct {
 }
 
 // Dir is a directory of unpacked images: each is a directory named by its id, with the root file system in "root" and the
-// variables in "environment".
+// variables in "environment.json".
 type Dir string
 
 const (
 	rootName        = "root"
-	environmentName = "environment"
+	environmentName = "environment.json"
 	unfinishedName  = "unfinished-" // begins the name of a directory that is being filled, or was when its process was killed
 	removedName     = "removed-"    // begins the name of a directory that is being removed
 )
@@ -47,46 +48,33 @@ func (d Dir) Has(id string) bool { return durable.IsDir(d.Root(id)) }
 const maxEnvironment = 1 << 20
 
 // Environment returns the variables of an unpacked image.
-func (d Dir) Environment(id string) ([]string, error) {
+func (d Dir) Environment(id string) (env []string, err error) {
 	data, err := durable.ReadFile(filepath.Join(string(d), id, environmentName), maxEnvironment)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = json.Unmarshal(data, &env)
 	}
-	return strings.FieldsFunc(string(data), func(c rune) bool { return c == 0 }), nil
+	return env, err
 }
 
 // Use unpacks an image, unless it is unpacked, and keeps it from being pruned until the result is closed.
-func (d Dir) Use(ctx context.Context, e Engine, image Image) (_ io.Closer, err error) {
-	if err := checkID(image.ID); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return nil, err
-	}
-	if held, err := d.Hold(ctx, image.ID); err == nil {
-		return held, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	all, err := lock.AcquireDirExclusive(ctx, string(d), -1) // unpacking may take minutes, and others wait for the same image
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, all.Close()) }()
-	if !d.Has(image.ID) {
-		if err := d.removeUnfinished(); err != nil {
+func (d Dir) Use(ctx context.Context, e Engine, image Image) (io.Closer, error) {
+	for {
+		held, err := d.Hold(ctx, image.ID)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return held, err
+		}
+		if err := d.add(ctx, e, image); err != nil && !errors.Is(err, errRemoved) {
 			return nil, err
 		}
-		if err := d.unpack(ctx, e, image); err != nil {
-			return nil, fmt.Errorf("unpack image %s: %w", image.ID, err)
-		}
 	}
-	return d.Hold(ctx, image.ID)
 }
 
 // Hold keeps an unpacked image from being pruned until the result is closed, and notes that it is used. The error is fs.ErrNotExist if it
 // is not unpacked.
-func (d Dir) Hold(ctx context.Context, id string) (*os.File, error) {
+func (d Dir) Hold(ctx context.Context, id string) (io.Closer, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
 	dir := filepath.Join(string(d), id)
 	held, err := lock.AcquireDirShared(ctx, dir, -1)
 	if err != nil {
@@ -101,6 +89,41 @@ func (d Dir) Hold(ctx context.Context, id string) (*os.File, error) {
 		return nil, errors.Join(err, held.Close())
 	}
 	return held, nil
+}
+
+// errRemoved reports that the directory was removed, because it was empty, before it was locked.
+var errRemoved = errors.New("the directory of images was removed")
+
+// add unpacks an image, unless another process has.
+func (d Dir) add(ctx context.Context, e Engine, image Image) (err error) {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return err
+	}
+	all, err := lock.AcquireDirExclusive(ctx, string(d), -1) // unpacking may take minutes, and others wait for the same image
+	if errors.Is(err, fs.ErrNotExist) {
+		return errRemoved
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, all.Close()) }()
+	locked, err := all.Stat()
+	now, statErr := os.Stat(string(d))
+	switch {
+	case err != nil:
+		return err
+	case statErr != nil || !os.SameFile(locked, now):
+		return errRemoved
+	case d.Has(image.ID):
+		return nil
+	}
+	if err := d.removeUnfinished(); err != nil {
+		return err
+	}
+	if err := d.unpack(ctx, e, image); err != nil {
+		return fmt.Errorf("unpack image %.12s: %w", image.ID, err)
+	}
+	return nil
 }
 
 // unpack fills the directory of an image. It has its name only when everything in it is on disk.
@@ -118,8 +141,11 @@ func (d Dir) unpack(ctx context.Context, e Engine, image Image) (err error) {
 	if err := e.export(ctx, string(d), image.ID, func(r io.Reader) error { return extract(r, root) }); err != nil {
 		return err
 	}
-	env := slices.DeleteFunc(slices.Clone(image.Env), func(kv string) bool { return strings.Contains(kv, "\x00") })
-	if err := durable.WriteNew(filepath.Join(dir, environmentName), []byte(strings.Join(env, "\x00")), 0o600); err != nil {
+	env, err := json.Marshal(slices.DeleteFunc(slices.Clone(image.Env), func(kv string) bool { return strings.Contains(kv, "\x00") }))
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteNew(filepath.Join(dir, environmentName), env, 0o600); err != nil {
 		return err
 	}
 	if err := durable.SyncFileSystem(dir); err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -145,7 +171,7 @@ func (d Dir) removeUnfinished() error {
 // Unpacked is an image that is unpacked.
 type Unpacked struct {
 	ID       string
-	LastUsed time.Time // when a sandbox was last made with it
+	LastUsed time.Time // when a command or a new sandbox last used it
 }
 
 // List lists the unpacked images, by id.
@@ -166,9 +192,9 @@ func (d Dir) List() ([]Unpacked, error) {
 	return all, err
 }
 
-// Prune removes the images that remove selects, unless a process uses one just now or isUsed says so once it is locked, and what
-// killed processes have left. It returns the ids of those that are gone.
-func (d Dir) Prune(ctx context.Context, remove []string, isUsed func(id string) (bool, error)) (removed []string, err error) {
+// Prune removes images, unless a process uses one just now, or a sandbox: used returns the ids of those once no other process can
+// begin to use one. It also removes what killed processes have left. It returns the ids of the images that are gone.
+func (d Dir) Prune(ctx context.Context, remove []string, used func() (map[string]bool, error)) (removed []string, err error) {
 	if !durable.IsDir(string(d)) {
 		return nil, nil
 	}
@@ -180,34 +206,44 @@ func (d Dir) Prune(ctx context.Context, remove []string, isUsed func(id string) 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, all.Close()) }()
-	for _, id := range remove {
-		gone, failed := d.withdraw(ctx, id, isUsed)
-		if err = errors.Join(err, failed); gone {
-			removed = append(removed, id)
-		}
-	}
+	removed, err = d.withdraw(ctx, remove, used)
 	err = errors.Join(err, d.removeUnfinished())
 	_ = os.Remove(string(d)) // fails when not empty
-	return removed, err
+	return removed, errors.Join(err, all.Close())
 }
 
-// withdraw renames an image that nothing uses, so that it can be removed.
-func (d Dir) withdraw(ctx context.Context, id string, isUsed func(id string) (bool, error)) (gone bool, err error) {
-	dir := filepath.Join(string(d), id)
-	held, err := lock.AcquireDirExclusive(ctx, dir, 0)
-	var busy *lock.TimeoutError
-	if errors.As(err, &busy) {
-		return false, nil
+// withdraw renames images that nothing uses, so that they can be removed.
+func (d Dir) withdraw(ctx context.Context, ids []string, used func() (map[string]bool, error)) (gone []string, err error) {
+	free := map[string]*os.File{}
+	defer func() {
+		for _, held := range free {
+			err = errors.Join(err, held.Close())
+		}
+	}()
+	for _, id := range ids {
+		held, err := lock.AcquireDirExclusive(ctx, filepath.Join(string(d), id), 0)
+		var busy *lock.TimeoutError
+		switch {
+		case err == nil:
+			free[id] = held
+		case !errors.As(err, &busy):
+			return nil, err
+		}
 	}
+	inUse, err := used()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
-	if used, err := isUsed(id); err != nil || used {
-		return false, err
+	for _, id := range ids {
+		if free[id] == nil || inUse[id] {
+			continue
+		}
+		if err := os.Rename(filepath.Join(string(d), id), filepath.Join(string(d), removedName+id)); err != nil {
+			return gone, err
+		}
+		gone = append(gone, id)
 	}
-	return true, os.Rename(dir, filepath.Join(string(d), removedName+id))
+	return gone, nil
 }
 
 // checkID refuses what cannot be the id of an image, and could be another name in the directory.

@@ -29,11 +29,12 @@ case "$1 $2" in
 	case "$5" in
 	known|` + testID + `) printf 'sha256:` + testID + ` ["PATH=/opt/bin:/bin","LANG=C","=x","bad"]\n' ;;
 	broken) echo 'latest {' ;;
+	docker) echo "Error: No such image: $5" >&2; exit 1 ;;
 	down) echo 'Cannot connect to the daemon' >&2; exit 1 ;;
 	*) echo "Error: inspecting object: $5: image not known" >&2; exit 125 ;;
 	esac ;;
 "ps --all") [ ! -e containers ] || cat containers ;;
-"create --network") [ ! -e fail-create ] || { echo 'no space' >&2; exit 125; }; echo ` + strings.Repeat("c", 64) + ` | tee -a containers ;;
+"create --pull=never") [ ! -e fail-create ] || { echo 'no space' >&2; exit 125; }; echo ` + strings.Repeat("c", 64) + ` | tee -a containers ;;
 export*) cat image.tar; [ ! -e fail-export ] || { echo 'export failed' >&2; exit 125; } ;;
 rm*) rm containers ;;
 *) exit 99 ;;
@@ -88,6 +89,9 @@ func TestInspect(t *testing.T) {
 	if _, err := e.Inspect(t.Context(), "a/b:1"); !errors.As(err, &missing) || missing.FetchCommand() != "podman pull a/b:1" {
 		t.Errorf("%v", err)
 	}
+	if _, err := e.Inspect(t.Context(), "docker"); !errors.As(err, &missing) {
+		t.Errorf("in the words of docker: %v", err)
+	}
 	if _, err := e.Inspect(t.Context(), "down"); err == nil || errors.As(err, &missing) || !strings.Contains(err.Error(), "podman image: Cannot connect") {
 		t.Errorf("%v", err)
 	}
@@ -120,7 +124,7 @@ func TestParseImage(t *testing.T) {
 
 func TestUseUnpacksOnce(t *testing.T) {
 	t.Parallel()
-	e, at := fakeEngine(t, makeArchive(t, "./bin/", "bin/sh=shell", "usr/lib/deep/file=deep", "bin/link->sh", "bin/hard=>bin/sh", "dev/sda!"))
+	e, at := fakeEngine(t, makeArchive(t, "opt/late/x=x", "opt/late/", "./bin/", "bin/sh=shell", "usr/lib/deep/file=deep", "bin/link->sh", "bin/hard=>bin/sh", "dev/sda!"))
 	d := Dir(filepath.Join(t.TempDir(), "software"))
 	image, err := e.Inspect(t.Context(), "known")
 	if err != nil {
@@ -134,7 +138,7 @@ func TestUseUnpacksOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if removed, err := d.Prune(context.Background(), []string{testID}, func(string) (bool, error) { return false, nil }); err != nil || len(removed) > 0 {
+			if removed, err := d.Prune(context.Background(), []string{testID}, func() (map[string]bool, error) { return nil, nil }); err != nil || len(removed) > 0 {
 				t.Errorf("an image in use was pruned: %v, %v", removed, err)
 			}
 			if err := held.Close(); err != nil {
@@ -157,6 +161,9 @@ func TestUseUnpacksOnce(t *testing.T) {
 	if err != nil || fi.Mode() != 0o755 || !fi.ModTime().Equal(time.Unix(1e9, 0)) {
 		t.Errorf("bin/sh: %v, %v", fi, err)
 	}
+	if fi, err := os.Stat(filepath.Join(root, "opt/late")); err != nil || fi.Mode().Perm() != 0o755 || !fi.ModTime().Equal(time.Unix(1e9, 0)) {
+		t.Errorf("a directory after its file: %v, %v", fi, err)
+	}
 	if _, err := os.Lstat(filepath.Join(root, "dev/sda")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a device: %v", err)
 	}
@@ -166,10 +173,10 @@ func TestUseUnpacksOnce(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(at, "containers")); err == nil {
 		t.Error("a container is left")
 	}
-	if removed, err := d.Prune(t.Context(), []string{testID}, func(string) (bool, error) { return true, nil }); err != nil || len(removed) > 0 || !d.Has(testID) {
+	if removed, err := d.Prune(t.Context(), []string{testID}, func() (map[string]bool, error) { return map[string]bool{testID: true}, nil }); err != nil || len(removed) > 0 || !d.Has(testID) {
 		t.Errorf("pruned what a sandbox uses: %v, %v", removed, err)
 	}
-	if removed, err := d.Prune(t.Context(), []string{testID}, func(string) (bool, error) { return false, nil }); err != nil || len(removed) != 1 || d.Has(testID) {
+	if removed, err := d.Prune(t.Context(), []string{testID}, func() (map[string]bool, error) { return nil, nil }); err != nil || len(removed) != 1 || d.Has(testID) {
 		t.Errorf("%v, %v", removed, err)
 	}
 	if _, err := os.Stat(string(d)); err == nil {
@@ -243,11 +250,50 @@ func TestUseAfterKill(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(d.Root(testID), "bin/sh")); string(data) != "shell" {
 		t.Errorf("%q, %v", data, err)
 	}
-	if calls, err := os.ReadFile(filepath.Join(at, "calls")); err != nil || !strings.Contains(string(calls), "rm "+strings.Repeat("a", 64)) {
+	if calls, err := os.ReadFile(filepath.Join(at, "calls")); err != nil || !strings.Contains(string(calls), "rm --volumes "+strings.Repeat("a", 64)) {
 		t.Errorf("the container of the killed process is left: %s, %v", calls, err)
 	}
 	if err := checkID("../../x"); err == nil {
 		t.Error("a path is an id")
+	}
+}
+
+// TestUseRacesPrune uses an image while another process prunes it, and the directory that is empty then.
+func TestUseRacesPrune(t *testing.T) {
+	t.Parallel()
+	e, _ := fakeEngine(t, makeArchive(t, "bin/sh=shell"))
+	d := Dir(filepath.Join(t.TempDir(), "software"))
+	stop, pruned := make(chan struct{}), make(chan error)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				pruned <- nil
+				return
+			default:
+			}
+			if _, err := d.Prune(context.Background(), []string{testID}, func() (map[string]bool, error) { return nil, nil }); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				pruned <- err
+				return
+			}
+		}
+	}()
+	for range 20 {
+		held, err := d.Use(t.Context(), e, Image{ID: testID})
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if data, err := os.ReadFile(filepath.Join(d.Root(testID), "bin/sh")); string(data) != "shell" {
+			t.Errorf("%q, %v", data, err)
+		}
+		if err := held.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	if err := <-pruned; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
@@ -35,7 +36,12 @@ func Restore(ctx context.Context, r *core.Repository, query string) (core.Invoca
 	if err != nil {
 		return core.Invocation{}, err
 	}
-	plan, err := planRestore(ctx, r, *ended.Entry)
+	software, err := sandbox.UseRestored(ctx, r, ended.Entry.Record.Primitives)
+	if err != nil {
+		return core.Invocation{}, err
+	}
+	defer software.Close()
+	plan, err := planRestore(ctx, r, *ended.Entry, software)
 	if err != nil {
 		return core.Invocation{}, err
 	}
@@ -64,7 +70,7 @@ func Restore(ctx context.Context, r *core.Repository, query string) (core.Invoca
 }
 
 // planRestore plans the sandbox that has the changes of an ended one.
-func planRestore(ctx context.Context, r *core.Repository, entry store.Entry[store.InvocationMeta]) (plan startPlan, err error) {
+func planRestore(ctx context.Context, r *core.Repository, entry store.Entry[store.InvocationMeta], software *sandbox.RestoredSoftware) (plan startPlan, err error) {
 	m := entry.Record
 	remains, err := r.Store.FindRemains(r.ID, entry.ID)
 	if err != nil {
@@ -75,7 +81,7 @@ func planRestore(ctx context.Context, r *core.Repository, entry store.Entry[stor
 	}
 	plan = startPlan{
 		StartRequest: StartRequest{Name: m.InvocationName, Runner: m.Runner, Mode: m.Mode},
-		prims:        m.Primitives, limits: m.Limits, allowed: m.Allowed, fields: store.PathsFields{PathsBase: m.PathsBase},
+		prims:        software.Checked, limits: m.Limits, allowed: m.Allowed, fields: store.PathsFields{PathsBase: m.PathsBase},
 	}
 	for _, p := range m.Paths {
 		now, err := resolvePath(r, p.Path)
@@ -90,7 +96,9 @@ func planRestore(ctx context.Context, r *core.Repository, entry store.Entry[stor
 	if _, err := findKept(ctx, r, entry.ID, plan.fields); err != nil {
 		return plan, err
 	}
-	return plan, checkOverlays(ctx, r, plan)
+	err = checkOverlays(ctx, r, plan)
+	plan.prims = software.Prims
+	return plan, err
 }
 
 // keptWork is the work of an ended sandbox.

@@ -212,8 +212,11 @@ func (s *supervisor) startProgram(record func(start func() (int, error)) (int, e
 	argv, env := toStrings(s.order.Argv), toStrings(s.order.Env)
 	var path string
 	var wallErr, err error
-	if len(s.order.Root) == 0 {
+	switch {
+	case len(s.order.Root) == 0:
 		path, err = resolveProgram(env, argv[0])
+	case s.restrict == nil:
+		return &supervisorReport{StartError: "another root directory needs walls"}
 	}
 	if err == nil {
 		attr := &syscall.ProcAttr{Env: env, Sys: &syscall.SysProcAttr{Setsid: true}}

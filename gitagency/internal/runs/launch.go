@@ -92,9 +92,9 @@ func (a *attempt) launchAgent(spec runner.Spec, prompt []byte, opts *sandbox.Exe
 		Env: a.repo.Opts.Env, AskTimeout: a.askTimeout,
 	}
 	if m.Primitives.Isolation == settings.IsolationOS { // only behind walls does git-agency know its sandbox
-		if program, err := proc.LookPath(a.repo.Opts.Env, "git-agency"); m.Primitives.HasOtherRoot() {
+		if m.Primitives.HasOtherRoot() {
 			launch.MCP = []string{walls.ProgramInSoftware, "mcp"}
-		} else if err == nil {
+		} else if program, err := proc.LookPath(a.repo.Opts.Env, "git-agency"); err == nil {
 			launch.MCP = []string{program, "mcp"}
 		}
 	}

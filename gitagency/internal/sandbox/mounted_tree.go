@@ -19,7 +19,7 @@ func (s *Sandbox) withTree(ctx context.Context, h *Handle, do func(*guard.Tree) 
 	if h.overlay == nil {
 		return do(h.Tree)
 	}
-	in, err := s.enterNamespace(ctx, h)
+	in, err := s.enterForOwn(ctx, h)
 	if err != nil {
 		return withoutSetupError(err)
 	}

@@ -63,7 +63,11 @@ func (s *Sandbox) prepareNamespace(ctx context.Context, h *Handle) (_ *nsSession
 			err = in.abortEnter(ctx, err)
 		}
 	}()
-	if in.image, err = UseImage(ctx, s.Repo, &h.Prims); err != nil {
+	pinned := h.Prims.SoftwareImage
+	if in.image, err = UseImage(ctx, s.Repo, &h.Prims); err == nil && h.Prims.SoftwareImage != pinned {
+		err = s.pinImage(h.Prims)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if h.overlay == nil { // else it exists only when the walls do
@@ -168,7 +172,7 @@ func (s *Sandbox) importNow(ctx context.Context, mustSucceed bool) error {
 	if pending, err := s.hasPendingImport(h.Prims); err != nil || !pending {
 		return err
 	}
-	in, err := s.enterForImport(ctx, h)
+	in, err := s.enterForOwn(ctx, h)
 	if err != nil {
 		return withoutSetupError(err)
 	}
@@ -200,6 +204,7 @@ func (s *Sandbox) ImportUnlocked(ctx context.Context) {
 		return
 	}
 	defer h.Close()
+	h.Prims = s.ownPrimitives(h.Prims)
 	in, err := s.prepareNamespace(ctx, h)
 	if err != nil {
 		return

@@ -67,8 +67,8 @@ func explainImage(prims store.Primitives, err error) error {
 	why := ""
 	switch {
 	case errors.As(err, &missing) && prims.SoftwareImage != "":
-		missing.Reference = prims.Software
-		why = fmt.Sprintf("%s no longer has the image %.12s, with which the sandbox was started; to fetch it, unless another one has the name now: %s", missing.Engine, prims.SoftwareImage, missing.FetchCommand())
+		named := images.MissingError{Engine: missing.Engine, Reference: prims.Software}
+		why = fmt.Sprintf("%s no longer has the image %.12s, with which the sandbox was started; to fetch it, unless another one has the name now: %s", missing.Engine, prims.SoftwareImage, named.FetchCommand())
 	case errors.As(err, &missing):
 		why = err.Error() + "; to fetch it: " + missing.FetchCommand()
 	case errors.As(err, &none):
@@ -132,8 +132,8 @@ func (s *Sandbox) fillSoftware(req *walls.Request, policy *settings.Policy, prim
 	caller := s.Repo.Opts.Env
 	policy.ForOtherRoot(caller)
 	req.Software, req.SoftwareDir = dir, s.Repo.Store.SoftwareDir()
-	if program, err := os.Executable(); err == nil {
-		req.Program = program
+	if req.Program, err = os.Executable(); err != nil {
+		return nil, err
 	}
 	user := rootfs.User{UID: os.Geteuid(), GID: os.Getegid(), Name: cmp.Or(proc.Getenv(caller, "USER"), proc.Getenv(caller, "LOGNAME")), Home: proc.Getenv(caller, "HOME")}
 	for _, f := range rootfs.NameUser(dir, user) {
@@ -159,14 +159,72 @@ func (w Walls) commandRoot() string {
 	return w.applied.Software.Mount
 }
 
-// enterForImport enters the namespaces of the sandbox for git-agency's own processes, which need no other root file system: one that
-// was removed or changed must not keep work from being imported. They use it all the same if it is there, so that commands can join.
-func (s *Sandbox) enterForImport(ctx context.Context, h *Handle) (*nsSession, error) {
-	in, err := s.enterNamespace(ctx, h)
-	if err != nil && h.Prims.HasOtherRoot() && context.Cause(ctx) == nil {
-		onMachine := *h
-		onMachine.Prims.Software, onMachine.Prims.SoftwareImage = store.SoftwareHost, ""
-		return s.enterNamespace(ctx, &onMachine)
+// RestoredSoftware is the software of an ended sandbox that is to be restored.
+type RestoredSoftware struct {
+	io.Closer                  // lets its image be pruned if no record names it
+	Prims     store.Primitives // as they are recorded
+	Checked   store.Primitives // those of walls that can be built now
+}
+
+// UseRestored is UseImage for a sandbox that is to be restored. What it has kept is worth having also without its software: then no command
+// can be run in it, and a warning says why.
+func UseRestored(ctx context.Context, r *core.Repository, prims store.Primitives) (*RestoredSoftware, error) {
+	s := &RestoredSoftware{Closer: io.NopCloser(nil), Prims: prims}
+	held, err := UseImage(ctx, r, &s.Prims)
+	if err == nil {
+		s.Closer, err = held, CheckSoftware(r, s.Prims)
 	}
-	return in, err
+	s.Checked = s.Prims
+	if err != nil && context.Cause(ctx) == nil {
+		r.Warn("no command can be run in the restored sandbox until its software is there again: %v", err)
+		s.Checked, err = onMachine(prims), nil
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// onMachine returns primitives with the software of the machine.
+func onMachine(prims store.Primitives) store.Primitives {
+	prims.Software, prims.SoftwareImage = store.SoftwareHost, ""
+	return prims
+}
+
+// ownPrimitives returns the primitives for walls behind which only git-agency's own processes run. They need no other root file system,
+// but use one that is there, so that commands can join.
+func (s *Sandbox) ownPrimitives(prims store.Primitives) store.Primitives {
+	if CheckSoftware(s.Repo, prims) != nil {
+		return onMachine(prims)
+	}
+	return prims
+}
+
+// enterForOwn enters the namespaces of the sandbox for git-agency's own processes. A root file system that was changed, so that walls cannot be
+// built with it any more, must not keep work from being imported.
+func (s *Sandbox) enterForOwn(ctx context.Context, h *Handle) (*nsSession, error) {
+	h.Prims = s.ownPrimitives(h.Prims)
+	in, err := s.enterNamespace(ctx, h)
+	if err == nil || !h.Prims.HasOtherRoot() || context.Cause(ctx) != nil || fault.Is[*fault.BusyError](err) {
+		return in, err
+	}
+	h.Prims = onMachine(h.Prims)
+	in, again := s.enterNamespace(ctx, h)
+	if again != nil {
+		return nil, errors.Join(err, again)
+	}
+	return in, nil
+}
+
+// pinImage records the image that the software of a sandbox names, if it was not known when the sandbox was made: that of a run on another
+// machine is on that machine.
+func (s *Sandbox) pinImage(prims store.Primitives) error {
+	if !prims.NamesImage() {
+		return nil
+	}
+	return s.Repo.Store.UpdateInvocationMetaIf(s.Repo.ID, s.ID, func(m *store.InvocationMeta) bool {
+		isNew := m.Primitives.SoftwareImage == ""
+		m.Primitives.SoftwareImage = cmp.Or(m.Primitives.SoftwareImage, prims.SoftwareImage)
+		return isNew
+	})
 }

@@ -206,11 +206,12 @@ func TryWalls(ctx context.Context, r *core.Repository, prims store.Primitives) e
 
 // explainUnsupported returns an *fault.UnsupportedError for walls that cannot be planned or built.
 func explainUnsupported(ctx context.Context, r *core.Repository, prims store.Primitives, err error) error {
+	if refused := explainSoftware(err); refused != nil {
+		return refused
+	}
 	switch {
 	case err == nil || context.Cause(ctx) != nil:
 		return context.Cause(ctx)
-	case explainSoftware(err) != nil:
-		return explainSoftware(err)
 	case prims.Isolation == settings.IsolationNone:
 		return &fault.UnsupportedError{Primitive: "outputs", Value: prims.Outputs, Why: explainWallError(ctx, r, err)}
 	}

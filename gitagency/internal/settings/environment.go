@@ -57,8 +57,7 @@ func (e WalledEnvironment) Variables() []string {
 	}
 	env = append(env, "TMPDIR=/tmp")
 	if e.hasOtherRoot() {
-		env = append(env, "SHELL=/bin/sh")
-		env = append(env, e.imageVariables()...)
+		env = append(append(env, e.imageVariables()...), "SHELL=/bin/sh")
 	}
 	env = append(env, e.cacheOverrides()...)
 	env = append(env, e.homeOverrides(env)...)
@@ -83,10 +82,11 @@ func (e WalledEnvironment) imageVariables() []string {
 	return slices.DeleteFunc(slices.Clone(e.SoftwareEnv), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains([]string{"PATH", "HOME", "USER", "LOGNAME", "PWD", "OLDPWD", "TMPDIR", "HOSTNAME"}, name) || strings.HasPrefix(name, "GIT_") || strings.HasPrefix(name, "AGENCY_") ||
-			slices.Contains(e.Policy.env, name) && isSet(e.CallerEnv, name)
+			e.Policy.namesVariable(name) && isSet(e.CallerEnv, name)
 	})
 }
 
+// isSet reports whether an environment has a variable, which may be empty.
 func isSet(env []string, name string) bool {
 	_, set := proc.LookupEnv(env, name)
 	return set
@@ -108,12 +108,15 @@ func (p Policy) passes(name string) bool {
 	if slices.Contains(exactNameOnly, name) {
 		return false
 	}
-	for _, pattern := range p.env {
-		if begin, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, begin) {
-			return true
-		}
-	}
-	return allowedVariables()[name] || strings.HasPrefix(name, "LC_")
+	return p.namesVariable(name) || allowedVariables()[name] || strings.HasPrefix(name, "LC_")
+}
+
+// namesVariable reports whether agency.sandbox.env has a variable, or a pattern of its name.
+func (p Policy) namesVariable(name string) bool {
+	return slices.ContainsFunc(p.env, func(pattern string) bool {
+		begin, isPrefix := strings.CutSuffix(pattern, "*")
+		return pattern == name || isPrefix && strings.HasPrefix(name, begin)
+	})
 }
 
 // visiblePath drops the directories of PATH that are not visible behind the walls. A directory that is reached
@@ -152,10 +155,11 @@ func (e WalledEnvironment) homeOverrides(env []string) []string {
 	if !slices.Contains(dirs, programs) {
 		added = append(added, "PATH="+strings.Join(append(dirs, programs), string(filepath.ListSeparator)))
 	}
-	if e.hasOtherRoot() { // its npm is read-only
+	hasPrefix := proc.Getenv(env, "npm_config_prefix") != "" || proc.Getenv(env, "NPM_CONFIG_PREFIX") != ""
+	if !hasPrefix && e.hasOtherRoot() { // its npm is read-only
 		return append(added, "npm_config_prefix="+filepath.Dir(programs))
 	}
-	if proc.Getenv(env, "npm_config_prefix") == "" && proc.Getenv(env, "NPM_CONFIG_PREFIX") == "" {
+	if !hasPrefix {
 		for _, dir := range dirs {
 			if _, err := os.Lstat(filepath.Join(dir, "npm")); err == nil {
 				if !e.Plan.IsWritable(filepath.Clean(dir)) {

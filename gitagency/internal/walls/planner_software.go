@@ -2,6 +2,7 @@ package walls
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"unicode/utf8"
@@ -113,8 +114,8 @@ func (d *planner) checkSoftware(root Entry) error {
 			return refuse("it contains %s, an integration worktree", e.Path)
 		}
 	}
-	for path, m := range d.marks {
-		if (m.visibility == Hidden || m.visibility == Filtered) && guard.Contains(root.Path, path) {
+	for _, path := range slices.Sorted(maps.Keys(d.marks)) {
+		if v := d.marks[path].visibility; (v == Hidden || v == Filtered) && guard.Contains(root.Path, path) {
 			return refuse("it contains %s, which is hidden", path)
 		}
 	}
