@@ -123,7 +123,7 @@ var floors = []struct {
 	{dir: "allow", imports: "proc store guard walls confine outlet fault settings core sandbox"},
 	{
 		dir:     "preflight",
-		imports: "proc git/object git/config git/index git store guard provision rootfs images confine outlet runner platform/engine platform/hub quote fault settings core sandbox creation",
+		imports: "proc git/object git/config git/index git store guard provision rootfs images walls confine outlet runner platform/engine platform/hub quote fault settings core sandbox creation",
 	},
 	{
 		dir: "landing",

@@ -8,6 +8,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/rootfs"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // foundImage is the result of sandbox.FindImage.
@@ -21,7 +22,7 @@ type foundImage struct {
 func checkSoftware(_ context.Context, s *subject) result {
 	if !s.prims.NamesImage() {
 		if err := rootfs.Check(s.prims.Software); err != nil {
-			return result{failed: true, reason: err.Error(), remedy: "name a directory into which an image was unpacked, or an image of podman or docker"}
+			return result{failed: true, reason: err.Error(), remedy: walls.SoftwareRemedy}
 		}
 		return passed("%s", s.prims.Software)
 	}

@@ -115,14 +115,14 @@ func (s *Sandbox) fillSoftware(req *walls.Request, policy *settings.Policy, prim
 		return nil, nil
 	}
 	refuse := func(err error, remedy string) ([]string, error) {
-		return nil, &walls.RefusedError{Wall: walls.OtherRoot, Key: "--software", Path: prims.Software, Why: err.Error(), Remedy: remedy}
+		return nil, &walls.RefusedError{Wall: walls.OtherRoot, Key: walls.SoftwareFlag, Path: prims.Software, Why: err.Error(), Remedy: remedy}
 	}
 	dir, err := SoftwareRoot(s.Repo, prims)
 	if err != nil {
 		return refuse(err, "the next command unpacks it, if podman or docker has it")
 	}
 	if err := rootfs.Check(dir); err != nil {
-		return refuse(err, "name a directory into which an image was unpacked, or an image of podman or docker")
+		return refuse(err, walls.SoftwareRemedy)
 	}
 	if prims.NamesImage() {
 		if env, err = images.Dir(s.Repo.Store.SoftwareDir()).Environment(prims.SoftwareImage); err != nil {

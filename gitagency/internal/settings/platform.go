@@ -47,8 +47,8 @@ func platformKeys() []Key {
 		{Name: slurm("args"), Meaning: "further arguments of sbatch, one in each value", multiValued: true},
 		{Name: slurm("ssh"), Default: "this machine", Meaning: "login node on which sbatch and its like are run: a host, or user@host", checkValue: checkSSH},
 		{Name: slurm("requeue"), Default: "true", Meaning: "whether Slurm may run a job again that was preempted or whose node was lost", checkValue: checkBool},
-		{Name: platformKey(podmanSection, "engine"), Default: "`podman`, else `docker`", Meaning: "container engine that has the images of `--software`: `podman` or `docker`", checkValue: checkEngine},
 		{Name: slurm("dir"), Default: "~/.cache/agency/nodes/<host>", Meaning: "directory on the nodes for repositories and sandboxes; it should be on a disk of the node", checkValue: checkAbsolutePath},
+		{Name: platformKey(podmanSection, "engine"), Default: "`podman`, else `docker`", Meaning: "container engine that has the images of `--software`: `podman` or `docker`", checkValue: checkEngine},
 	}
 }
 

@@ -161,11 +161,11 @@ func (r *Reader) ChoosePrimitives(chosen store.Primitives, profile string) (stor
 			return store.Primitives{}, err
 		}
 	}
-	return chosen, checkSoftware(&chosen)
+	return chosen, normalizeSoftware(&chosen)
 }
 
-// checkSoftware refuses another root file system without walls, and names it in one way.
-func checkSoftware(p *store.Primitives) error {
+// normalizeSoftware refuses another root file system without walls, and cleans its path.
+func normalizeSoftware(p *store.Primitives) error {
 	if !p.HasOtherRoot() {
 		return nil
 	}

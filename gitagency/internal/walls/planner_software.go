@@ -26,8 +26,11 @@ type Software struct {
 // ProgramInSoftware is the path of git-agency itself in another root file system: agents ask questions with it.
 const ProgramInSoftware = "/usr/local/bin/git-agency"
 
-// softwareFlag stands for the configuration key in refusals.
-const softwareFlag = "--software"
+// SoftwareFlag stands for the configuration key in refusals, and SoftwareRemedy says what to choose instead.
+const (
+	SoftwareFlag   = "--software"
+	SoftwareRemedy = "name a directory with a root file system, or an image of podman or docker"
+)
 
 // MountOfSoftware returns the directory on which another root file system is mounted, given Request.OverlayDir.
 func MountOfSoftware(overlayDir string) string { return filepath.Join(overlayDir, "software") }
@@ -87,7 +90,7 @@ func (d *planner) fillSoftware(plan *Plan, sockets []string) error {
 // checkSoftware refuses a directory that is no root file system of its own, or whose files would show what is hidden.
 func (d *planner) checkSoftware(root Entry) error {
 	refuse := func(format string, args ...any) error {
-		return &RefusedError{Wall: OtherRoot, Key: softwareFlag, Path: d.Software, Why: fmt.Sprintf(format, args...), Remedy: "name a directory into which an image was unpacked, or an image of podman or docker"}
+		return &RefusedError{Wall: OtherRoot, Key: SoftwareFlag, Path: d.Software, Why: fmt.Sprintf(format, args...), Remedy: SoftwareRemedy}
 	}
 	switch {
 	case root.Kind != Directory:
@@ -128,7 +131,7 @@ func (d *planner) checkSoftware(root Entry) error {
 		return refuse("%s", why)
 	}
 	for _, point := range d.files.Mounts(root.Path) {
-		return &RefusedError{Wall: OtherRoot, Key: softwareFlag, Path: d.Software, Why: point + " is mounted in it", Remedy: "unmount it"}
+		return &RefusedError{Wall: OtherRoot, Key: SoftwareFlag, Path: d.Software, Why: point + " is mounted in it", Remedy: "unmount it"}
 	}
 	return nil
 }

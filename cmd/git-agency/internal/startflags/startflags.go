@@ -29,7 +29,7 @@ func Primitives() []cli.Flag {
 		&cli.StringFlag{Name: "platform", Usage: "where commands run: `PLATFORM`", DefaultText: defaults.Platform},
 		&cli.StringFlag{Name: "isolation", Usage: "walls around commands: `KIND`", DefaultText: defaults.Isolation},
 		&cli.StringFlag{Name: "outputs", Usage: "network access: `POLICY`", DefaultText: defaults.Outputs},
-		&cli.StringFlag{Name: "software", Usage: "installed software: `ROOT`, host, an image, or a directory with a root file system", DefaultText: defaults.Software},
+		&cli.StringFlag{Name: "software", Usage: "installed software: `ROOT`: host, an image or a directory", DefaultText: defaults.Software},
 	}
 }
 
