@@ -52,10 +52,10 @@ func TestRealPodmanImage(t *testing.T) {
 	podman("import", "--quiet", "--change", "ENV PATH=/usr/bin:/opt/bin", "--change", "ENV COLOUR=blue", archive, "localhost/tools:1")
 
 	l.agency("worktree", "create", "wt")
-	if o := l.try(nil, "git", "agency", "start", "wt", "--software", "localhost/none:1"); o.code != 1 || !strings.Contains(o.stderr, "podman pull localhost/none:1") {
+	if o := l.try(nil, "git", "agency", "start", "wt", "--software", "example.com/none:1"); o.code != 1 || !strings.Contains(o.stderr, "podman pull example.com/none:1") {
 		t.Errorf("an image that is missing: %+v", o)
 	}
-	if o := l.try(nil, "git", "agency", "preflight", "wt", "--software", "localhost/none:1", "--", "sh"); o.code != 6 || !strings.Contains(o.stdout+o.stderr, "podman pull localhost/none:1") {
+	if o := l.try(nil, "git", "agency", "preflight", "wt", "--software", "example.com/none:1", "--", "sh"); o.code != 6 || !strings.Contains(o.stdout+o.stderr, "podman pull example.com/none:1") {
 		t.Errorf("preflight of an image that is missing: %+v", o)
 	}
 	id := l.agency("start", "wt", "--software", "localhost/tools:1", "--outputs", "none")

@@ -14,9 +14,16 @@ import (
 // init turns this process into a supervisor if it was started as one; then it does not return.
 func init() {
 	proc.Supervise(proc.WallBuilder{
-		Prepare:   seccomp.Prepare,
-		Apply:     func(plan []byte) error { return withPlan(plan, Apply) },
-		Restrict:  func(plan []byte) error { return withPlan(plan, Restrict) },
+		Prepare: seccomp.Prepare,
+		Apply:   func(plan []byte) error { return withPlan(plan, Apply) },
+		Restrict: func(plan []byte, inRoot bool) error {
+			return withPlan(plan, func(p walls.Plan) error {
+				if !inRoot {
+					p = p.OnMachine()
+				}
+				return Restrict(p)
+			})
+		},
 		Dismantle: func(plan []byte) error { return withPlan(plan, UnmountOverlays) },
 	})
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 
@@ -75,7 +76,7 @@ func pruneImages(ctx context.Context, r *core.Repository, results []PruneResult)
 		return nil
 	}
 	err := r.RunSteps(ctx, "prune", []core.Step{{Name: "images", Do: func() (err error) {
-		removed, err = images.Dir(r.Store.SoftwareDir()).Prune(ctx, ids, func() (map[string]bool, error) { return usedImages(r) })
+		removed, err = images.Dir(r.Store.SoftwareDir()).Prune(ctx, ids, func() (map[string]bool, error) { return usedImages(r) }, func() error { return removeContainers(ctx, r) })
 		return err
 	}}})
 	for i, t := range results {
@@ -88,4 +89,18 @@ func pruneImages(ctx context.Context, r *core.Repository, results []PruneResult)
 		}
 	}
 	return err
+}
+
+// removeContainers removes the containers that killed processes have left in the container engine.
+func removeContainers(ctx context.Context, r *core.Repository) error {
+	name, err := r.Settings.ContainerEngine()
+	if err != nil {
+		return err
+	}
+	engine, err := images.FindEngine(r.Opts.Env, name)
+	var none *images.NoEngineError
+	if errors.As(err, &none) {
+		return nil
+	}
+	return engine.RemoveContainers(ctx, r.Store.SoftwareDir())
 }

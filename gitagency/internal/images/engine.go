@@ -57,8 +57,13 @@ type MissingError struct{ Engine, Reference string }
 
 func (e *MissingError) Error() string { return e.Engine + " has no image " + quote.Shell(e.Reference) }
 
-// FetchCommand returns the command that fetches the image.
-func (e *MissingError) FetchCommand() string { return e.Engine + " pull " + quote.Shell(e.Reference) }
+// FetchCommand returns the command that fetches the image, or makes it if its name is that of no registry.
+func (e *MissingError) FetchCommand() string {
+	if strings.HasPrefix(e.Reference, "localhost/") {
+		return e.Engine + " build -t " + quote.Shell(e.Reference) + " <directory>"
+	}
+	return e.Engine + " pull " + quote.Shell(e.Reference)
+}
 
 // reference matches the names of images, with a registry, a tag and a digest.
 var reference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$`) })
@@ -81,7 +86,7 @@ func (e Engine) Inspect(ctx context.Context, reference string) (image Image, err
 		return image, err
 	}
 	out, err := e.run(ctx, "image", "inspect", "--format", inspectFormat, reference)
-	var failed *clientError
+	var failed *ClientError
 	if errors.As(err, &failed) && failed.saysMissing() {
 		return image, &MissingError{e.Name, reference}
 	}
@@ -113,17 +118,15 @@ const labelName = "git-agency.unpacks"
 // removes it, and those that killed processes have left. The caller makes sure that no other process does so for the
 // directory.
 func (e Engine) export(ctx context.Context, dir, id string, read func(io.Reader) error) (err error) {
-	sum := sha256.Sum256([]byte(dir))
-	label := labelName + "=" + hex.EncodeToString(sum[:8])
-	if err := e.removeContainers(ctx, label); err != nil {
+	if err := e.RemoveContainers(ctx, dir); err != nil {
 		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		err = errors.Join(err, e.removeContainers(ctx, label))
+		err = errors.Join(err, e.RemoveContainers(ctx, dir))
 	}()
-	out, err := e.run(ctx, "create", "--pull=never", "--network", "none", "--label", label, id, "/bin/true")
+	out, err := e.run(ctx, "create", "--pull=never", "--network", "none", "--label", labelOf(dir), id, "/bin/true")
 	if err != nil {
 		return err
 	}
@@ -152,9 +155,16 @@ func (e Engine) export(ctx context.Context, dir, id string, read func(io.Reader)
 // cleanupTimeout bounds the removal of a container, also after an interrupt.
 const cleanupTimeout = 30 * time.Second
 
-// removeContainers removes the containers with a label, and the volumes that were made with them.
-func (e Engine) removeContainers(ctx context.Context, label string) error {
-	out, err := e.run(ctx, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+label)
+// labelOf returns the label of the containers that are made for a directory of images.
+func labelOf(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return labelName + "=" + hex.EncodeToString(sum[:8])
+}
+
+// RemoveContainers removes the containers that were made for a directory of images, and the volumes that were made with them. No
+// process may unpack an image there now.
+func (e Engine) RemoveContainers(ctx context.Context, dir string) error {
+	out, err := e.run(ctx, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+labelOf(dir))
 	for container := range strings.FieldsSeq(out) {
 		if checkID(container) == nil {
 			_, failed := e.run(ctx, "rm", "--volumes", container)
@@ -164,28 +174,34 @@ func (e Engine) removeContainers(ctx context.Context, label string) error {
 	return err
 }
 
-// clientError is the failure of a client.
-type clientError struct {
+// ClientError reports that a client failed.
+type ClientError struct {
 	argv   []string
 	exit   int
 	stderr string
 }
 
-func (e *clientError) Error() string {
-	text := strings.Join(strings.Fields(strings.Map(func(c rune) rune {
-		if c == '\n' || quote.IsPrintable(c) {
-			return c
+func (e *ClientError) Error() string {
+	var lines []string
+	for line := range strings.Lines(e.stderr) {
+		if !strings.HasPrefix(line, "time=") { // a message of the log, besides that of the error
+			lines = append(lines, strings.TrimSpace(strings.Map(func(c rune) rune {
+				if !quote.IsPrintable(c) {
+					return -1
+				}
+				return c
+			}, line)))
 		}
-		return -1
-	}, e.stderr)), " ")
-	if text == "" {
-		text = fmt.Sprintf("exit code %d", e.exit)
 	}
-	return quote.ShellLine(e.argv[:min(len(e.argv), 2)]) + ": " + quote.Shorten(text, 600)
+	text := quote.Shorten(strings.Join(lines, "; "), 600)
+	return quote.ShellLine(e.argv[:min(len(e.argv), 2)]) + ": " + cmp.Or(text, fmt.Sprintf("exit code %d", e.exit))
 }
 
+// Line returns the command line of the client, for the shell.
+func (e *ClientError) Line() string { return quote.ShellLine(e.argv) }
+
 // saysMissing reports whether the client says that it does not know the image, in the words of podman or docker.
-func (e *clientError) saysMissing() bool {
+func (e *ClientError) saysMissing() bool {
 	text := strings.ToLower(e.stderr)
 	return strings.Contains(text, "image not known") || strings.Contains(text, "no such image") || strings.Contains(text, "no such object")
 }
@@ -214,7 +230,7 @@ func (e Engine) copy(ctx context.Context, to io.Writer, args ...string) error {
 	case err != nil:
 		return fmt.Errorf("%s %s: %w", e.Name, args[0], err)
 	case res.ExitCode != 0:
-		return &clientError{argv, res.ExitCode, string(res.Stderr)}
+		return &ClientError{argv, res.ExitCode, string(res.Stderr)}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package images
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -22,10 +23,16 @@ func extract(from io.Reader, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	x := extraction{root: root, dirs: map[string]dirMeta{}}
-	for archive := tar.NewReader(from); ; {
+	x := extraction{root: root, omitted: map[string]bool{}, dirs: map[string]dirMeta{}}
+	counted := &zeroCounter{from: from}
+	for archive := tar.NewReader(counted); ; {
 		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF) && counted.zeros < endOfArchive:
+			return errors.New("the archive of the image has no end")
+		case errors.Is(err, io.EOF) && !x.hasFiles:
+			return errors.New("the image has no files")
+		case errors.Is(err, io.EOF):
 			return x.finishDirs()
 		}
 		if err == nil {
@@ -37,10 +44,31 @@ func extract(from io.Reader, dir string) (err error) {
 	}
 }
 
+// endOfArchive is the number of zero bytes at the end of an archive, of which one that was cut off may have none.
+const endOfArchive = 1024
+
+// zeroCounter counts the zero bytes at the end of what was read.
+type zeroCounter struct {
+	from  io.Reader
+	zeros int
+}
+
+func (z *zeroCounter) Read(p []byte) (n int, err error) {
+	n, err = z.from.Read(p)
+	if rest := len(bytes.TrimRight(p[:n], "\x00")); rest > 0 {
+		z.zeros = n - rest
+	} else {
+		z.zeros += n
+	}
+	return n, err
+}
+
 // extraction is the state of extract.
 type extraction struct {
-	root *os.Root
-	dirs map[string]dirMeta // permissions and times of directories, set when nothing is created in them any more
+	root     *os.Root
+	hasFiles bool
+	omitted  map[string]bool    // devices and the like, which other names may be links to
+	dirs     map[string]dirMeta // permissions and times of directories, set when nothing is created in them any more
 }
 
 type dirMeta struct {
@@ -54,9 +82,13 @@ func (x *extraction) entry(h *tar.Header, content io.Reader) error {
 	if name == "." {
 		return nil
 	}
-	if strings.HasPrefix(name, "../") || name == ".." {
+	switch {
+	case strings.HasPrefix(name, "../") || name == "..":
 		return fmt.Errorf("the image has a file outside of its root: %q", h.Name)
+	case len(name) > maxPath || strings.Count(name, "/") > maxDepth:
+		return fmt.Errorf("the image has a path that is too long: %q…", name[:100])
 	}
+	x.hasFiles = true
 	if err := x.makeParents(path.Dir(name)); err != nil {
 		return err
 	}
@@ -75,13 +107,24 @@ func (x *extraction) entry(h *tar.Header, content io.Reader) error {
 	case tar.TypeSymlink:
 		return x.root.Symlink(h.Linkname, name)
 	case tar.TypeLink:
-		return x.root.Link(clean(h.Linkname), name)
+		if !x.omitted[clean(h.Linkname)] {
+			return x.root.Link(clean(h.Linkname), name)
+		}
+		x.omitted[name] = true
+		return nil
 	}
 	if slices.Contains([]byte{tar.TypeChar, tar.TypeBlock, tar.TypeFifo, tar.TypeXGlobalHeader}, h.Typeflag) {
+		x.omitted[name] = true
 		return nil
 	}
 	return fmt.Errorf("%q is an entry of an unknown type", h.Name)
 }
+
+// Limits of a path: what the kernel takes, and more directories than any image has.
+const (
+	maxPath  = 3000
+	maxDepth = 200
+)
 
 // clean returns a name in an archive, relative to the root.
 func clean(name string) string { return path.Clean(strings.TrimLeft(name, "/")) }
@@ -117,8 +160,8 @@ func (x *extraction) makeDir(name string) error {
 	return err
 }
 
-// makeParents creates the directories of an entry for which the archive has none. Symbolic links in the path are followed
-// within the root.
+// makeParents creates the directories of an entry for which the archive has none. A symbolic link in the path is followed if it is
+// relative and stays in the root; any other gives way to a directory.
 func (x *extraction) makeParents(dir string) error {
 	if dir == "." {
 		return nil

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -41,8 +42,15 @@ const (
 // Root returns the root file system of an unpacked image.
 func (d Dir) Root(id string) string { return filepath.Join(string(d), id, rootName) }
 
-// Has reports whether an image is unpacked.
-func (d Dir) Has(id string) bool { return durable.IsDir(d.Root(id)) }
+// Has reports whether an image is unpacked. A part of one, that something else has removed, does not count.
+func (d Dir) Has(id string) bool {
+	root, err := os.Lstat(d.Root(id))
+	if err != nil || !root.IsDir() {
+		return false
+	}
+	_, err = os.Lstat(filepath.Join(string(d), id, environmentName))
+	return err == nil
+}
 
 // maxEnvironment bounds the size of the variables of an image.
 const maxEnvironment = 1 << 20
@@ -77,6 +85,9 @@ func (d Dir) Hold(ctx context.Context, id string) (io.Closer, error) {
 	}
 	dir := filepath.Join(string(d), id)
 	held, err := lock.AcquireDirShared(ctx, dir, -1)
+	if errors.Is(err, syscall.ENOTDIR) {
+		err = fs.ErrNotExist
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +127,9 @@ func (d Dir) add(ctx context.Context, e Engine, image Image) (err error) {
 		return errRemoved
 	case d.Has(image.ID):
 		return nil
+	}
+	if err := os.Rename(filepath.Join(string(d), image.ID), filepath.Join(string(d), removedName+image.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // what is left of it
 	}
 	if err := d.removeUnfinished(); err != nil {
 		return err
@@ -193,8 +207,9 @@ func (d Dir) List() ([]Unpacked, error) {
 }
 
 // Prune removes images, unless a process uses one just now, or a sandbox: used returns the ids of those once no other process can
-// begin to use one. It also removes what killed processes have left. It returns the ids of the images that are gone.
-func (d Dir) Prune(ctx context.Context, remove []string, used func() (map[string]bool, error)) (removed []string, err error) {
+// begin to use one. It also removes what killed processes have left, and calls clean for what they have left elsewhere. It returns the ids
+// of the images that are gone.
+func (d Dir) Prune(ctx context.Context, remove []string, used func() (map[string]bool, error), clean func() error) (removed []string, err error) {
 	if !durable.IsDir(string(d)) {
 		return nil, nil
 	}
@@ -207,6 +222,9 @@ func (d Dir) Prune(ctx context.Context, remove []string, used func() (map[string
 		return nil, err
 	}
 	removed, err = d.withdraw(ctx, remove, used)
+	if left, _ := filepath.Glob(filepath.Join(string(d), unfinishedName+"*")); len(left) > 0 {
+		err = errors.Join(err, clean())
+	}
 	err = errors.Join(err, d.removeUnfinished())
 	_ = os.Remove(string(d)) // fails when not empty
 	return removed, errors.Join(err, all.Close())

@@ -16,6 +16,8 @@ import (
 
 const testID = "d873389d9241149a9bfe567594728a45bc81e17048f3720a18204f808b1aaf44"
 
+func noCleaning() error { return nil }
+
 // fakeEngine writes a client that answers like podman: one image, whose archive is the file "image.tar", and containers as lines of
 // the file "containers".
 func fakeEngine(t *testing.T, archive []byte) (Engine, string) {
@@ -124,7 +126,7 @@ func TestParseImage(t *testing.T) {
 
 func TestUseUnpacksOnce(t *testing.T) {
 	t.Parallel()
-	e, at := fakeEngine(t, makeArchive(t, "opt/late/x=x", "opt/late/", "./bin/", "bin/sh=shell", "usr/lib/deep/file=deep", "bin/link->sh", "bin/hard=>bin/sh", "dev/sda!"))
+	e, at := fakeEngine(t, makeArchive(t, "opt/late/x=x", "opt/late/", "./bin/", "bin/sh=shell", "usr/lib/deep/file=deep", "bin/link->sh", "bin/hard=>bin/sh", "dev/sda!", "dev/sdb=>dev/sda"))
 	d := Dir(filepath.Join(t.TempDir(), "software"))
 	image, err := e.Inspect(t.Context(), "known")
 	if err != nil {
@@ -138,7 +140,7 @@ func TestUseUnpacksOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if removed, err := d.Prune(context.Background(), []string{testID}, func() (map[string]bool, error) { return nil, nil }); err != nil || len(removed) > 0 {
+			if removed, err := d.Prune(context.Background(), []string{testID}, func() (map[string]bool, error) { return nil, nil }, noCleaning); err != nil || len(removed) > 0 {
 				t.Errorf("an image in use was pruned: %v, %v", removed, err)
 			}
 			if err := held.Close(); err != nil {
@@ -173,10 +175,10 @@ func TestUseUnpacksOnce(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(at, "containers")); err == nil {
 		t.Error("a container is left")
 	}
-	if removed, err := d.Prune(t.Context(), []string{testID}, func() (map[string]bool, error) { return map[string]bool{testID: true}, nil }); err != nil || len(removed) > 0 || !d.Has(testID) {
+	if removed, err := d.Prune(t.Context(), []string{testID}, func() (map[string]bool, error) { return map[string]bool{testID: true}, nil }, noCleaning); err != nil || len(removed) > 0 || !d.Has(testID) {
 		t.Errorf("pruned what a sandbox uses: %v, %v", removed, err)
 	}
-	if removed, err := d.Prune(t.Context(), []string{testID}, func() (map[string]bool, error) { return nil, nil }); err != nil || len(removed) != 1 || d.Has(testID) {
+	if removed, err := d.Prune(t.Context(), []string{testID}, func() (map[string]bool, error) { return nil, nil }, noCleaning); err != nil || len(removed) != 1 || d.Has(testID) {
 		t.Errorf("%v, %v", removed, err)
 	}
 	if _, err := os.Stat(string(d)); err == nil {
@@ -191,12 +193,15 @@ func TestUseLeavesNothingAfterFailure(t *testing.T) {
 		file    string
 		want    string
 	}{
-		"create fails":     {makeArchive(t, "a=b"), "fail-create", "no space"},
-		"export fails":     {makeArchive(t, "a=b"), "fail-export", "export failed"},
-		"a broken archive": {[]byte("no archive, and long enough to have a header of one" + strings.Repeat(".", 1000)), "", "tar"},
-		"a truncated one":  {makeArchive(t, "a="+strings.Repeat("x", 1<<20))[:1<<19], "", "EOF"},
-		"a file outside":   {makeArchive(t, "../a=b"), "", "outside of its root"},
-		"through a link":   {makeArchive(t, "up->..", "up/a=b"), "", ""},
+		"create fails":       {makeArchive(t, "a=b"), "fail-create", "no space"},
+		"export fails":       {makeArchive(t, "a=b"), "fail-export", "export failed"},
+		"a broken archive":   {[]byte("no archive, and long enough to have a header of one" + strings.Repeat(".", 1000)), "", "tar"},
+		"cut off at a block": {makeArchive(t, "a=b")[:1024], "", "has no end"},
+		"an empty one":       {makeArchive(t), "", "has no files"},
+		"a deep path":        {makeArchive(t, strings.Repeat("d/", 300)+"a=b"), "", "too long"},
+		"a truncated one":    {makeArchive(t, "a="+strings.Repeat("x", 1<<20))[:1<<19], "", "EOF"},
+		"a file outside":     {makeArchive(t, "../a=b"), "", "outside of its root"},
+		"through a link":     {makeArchive(t, "up->..", "up/a=b"), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -226,6 +231,40 @@ func TestUseLeavesNothingAfterFailure(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(at, "containers")); err == nil {
 				t.Error("a container is left")
+			}
+		})
+	}
+}
+
+// TestUseAfterDamage finds images of which something else has removed a part.
+func TestUseAfterDamage(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(dir string) error{
+		"no root":        func(dir string) error { return os.RemoveAll(filepath.Join(dir, rootName)) },
+		"no environment": func(dir string) error { return os.Remove(filepath.Join(dir, environmentName)) },
+		"a file":         func(dir string) error { return errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)) },
+		"a link": func(dir string) error {
+			return errors.Join(os.RemoveAll(filepath.Join(dir, rootName)), os.Symlink("/", filepath.Join(dir, rootName)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, _ := fakeEngine(t, makeArchive(t, "bin/sh=shell"))
+			d := Dir(t.TempDir())
+			for range 2 {
+				held, err := d.Use(t.Context(), e, Image{ID: testID})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := held.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if data, err := os.ReadFile(filepath.Join(d.Root(testID), "bin/sh")); string(data) != "shell" {
+					t.Fatalf("%q, %v", data, err)
+				}
+				if err := damage(filepath.Join(string(d), testID)); err != nil {
+					t.Fatal(err)
+				}
 			}
 		})
 	}
@@ -272,7 +311,7 @@ func TestUseRacesPrune(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := d.Prune(context.Background(), []string{testID}, func() (map[string]bool, error) { return nil, nil }); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if _, err := d.Prune(context.Background(), []string{testID}, func() (map[string]bool, error) { return nil, nil }, noCleaning); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				pruned <- err
 				return
 			}

@@ -52,7 +52,7 @@ func checkRunner(ctx context.Context, s *subject) result {
 		return s.checkInSandbox(ctx, program)
 	}
 	if _, _, err := s.softwareRoot(); err != nil {
-		return passed("it is looked up when the image is unpacked")
+		return passed("not looked up, since the software is not there yet")
 	}
 	if s.prims.HasOtherRoot() { // its programs are not run here
 		return passed("%s in %s", program, s.prims.Software)
@@ -109,6 +109,9 @@ func (s *subject) findProgram() (string, result) {
 	if err != nil && (a.command == "" || !runner.IsShellWord(word)) {
 		if s.prims.HasOtherRoot() {
 			install = "install " + word + " into " + s.prims.Software + ", or name a program that is there"
+			if s.prims.NamesImage() {
+				install = "make an image that has " + word + ", or name a program that " + s.prims.Software + " has"
+			}
 		}
 		if install == "" {
 			install = "name a program that exists, or extend PATH"

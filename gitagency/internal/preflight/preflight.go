@@ -213,7 +213,7 @@ func newSubject(r *core.Repository, req Request, findSpec func(name string) (run
 	quiet := r.WithWarn(nil) // Start has the same warnings
 	s.plan = sync.OnceValues(func() (sandbox.ExplainedWalls, error) {
 		prims := s.pinned()
-		if _, err := sandbox.SoftwareRoot(r, prims); err != nil { // an image that is not unpacked, of which checkSoftware tells
+		if sandbox.CheckSoftware(r, prims) != nil { // it is missing, or not unpacked, of which checkSoftware tells
 			prims.Software = store.SoftwareHost
 		}
 		return sandbox.Placeholder(quiet).ExplainWalls(sandbox.WallsRequest{Primitives: prims, Runner: req.Start.Runner})

@@ -22,7 +22,7 @@ type foundImage struct {
 func checkSoftware(_ context.Context, s *subject) result {
 	if !s.prims.NamesImage() {
 		if err := rootfs.Check(s.prims.Software); err != nil {
-			return result{failed: true, reason: err.Error(), remedy: walls.SoftwareRemedy}
+			return result{failed: true, reason: s.prims.Software + ": " + err.Error(), remedy: walls.SoftwareRemedy}
 		}
 		return passed("%s", s.prims.Software)
 	}
@@ -33,11 +33,14 @@ func checkSoftware(_ context.Context, s *subject) result {
 	engine, image, err := found.engine, found.image, found.err
 	var missing *images.MissingError
 	var none *images.NoEngineError
+	var failed *images.ClientError
 	switch {
 	case errors.As(err, &missing):
 		return result{failed: true, reason: err.Error(), remedy: missing.FetchCommand()}
 	case errors.As(err, &none):
 		return result{failed: true, reason: err.Error(), remedy: "install podman, or name a directory with an unpacked image: --software <absolute path>"}
+	case errors.As(err, &failed):
+		return result{failed: true, reason: err.Error(), remedy: "try it by hand: " + failed.Line()}
 	case err != nil:
 		return failedBy(err)
 	case !images.Dir(s.repo.Store.SoftwareDir()).Has(image.ID):
@@ -49,6 +52,9 @@ func checkSoftware(_ context.Context, s *subject) result {
 // softwareRoot returns another root file system and the variables of its image.
 func (s *subject) softwareRoot() (dir string, env []string, err error) {
 	prims := s.pinned()
+	if err := sandbox.CheckSoftware(s.repo, prims); err != nil {
+		return "", nil, err
+	}
 	if dir, err = sandbox.SoftwareRoot(s.repo, prims); err != nil || !prims.NamesImage() {
 		return dir, nil, err
 	}

@@ -224,7 +224,7 @@ func (k *initProcess) runTask(fds []int) {
 func (k *initProcess) runDirect(fds []int, endRequests <-chan os.Signal) {
 	s := supervisor{
 		control: os.NewFile(uintptr(fds[0]), "control"), dir: os.NewFile(uintptr(fds[1]), "dir"), streams: [3]int(fds[2:5]),
-		restrict: func() error { return k.builder.Restrict(k.plan) },
+		restrict: func(inRoot bool) error { return k.builder.Restrict(k.plan, inRoot) },
 	}
 	s.fdAt = func(n int) int { // the caller closes it, and the number may then be reused
 		fd := fds[n]
@@ -292,12 +292,12 @@ const planFD = streamFD + 3
 func namespaceSupervisor(b WallBuilder) supervisor {
 	s := newInheritedSupervisor()
 	s.fdAt = func(n int) int { return controlFD + n + 1 } // the plan is in between
-	s.restrict = func() error {
+	s.restrict = func(inRoot bool) error {
 		plan, err := io.ReadAll(io.NewSectionReader(os.NewFile(planFD, "plan"), 0, maxPlanSize))
 		if err != nil {
 			return err
 		}
-		return b.Restrict(plan)
+		return b.Restrict(plan, inRoot)
 	}
 	return s
 }

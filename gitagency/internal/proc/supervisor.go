@@ -19,8 +19,9 @@ type WallBuilder struct {
 	Prepare func()
 	// Apply builds the walls of a namespace, as its process 1, before anything runs in it.
 	Apply func(plan []byte) error
-	// Restrict adds the restrictions of a single program, on the thread that forks it.
-	Restrict func(plan []byte) error
+	// Restrict adds the restrictions of a single program, on the thread that forks it. inRoot says that the thread has another root
+	// directory, by Task.Root.
+	Restrict func(plan []byte, inRoot bool) error
 	// Dismantle, called when nothing runs in a namespace any more, removes what the kernel would be slow to clean up. It
 	// may be nil.
 	Dismantle func(plan []byte) error
@@ -81,10 +82,10 @@ type supervisor struct {
 	streams     [3]int        // the program's 0, 1 and 2; as numbers, because os.File may change O_NONBLOCK for others
 	fdAt        func(int) int // descriptor number of the n-th file handed over; the caller closes it
 	order       supervisorOrder
-	restrict    func() error          // applies the walls of the program; nil: none
-	startThread chan func()           // executes functions on the thread that forked the program, if there are walls
-	programPID  int                   // pid
-	terminal    *terminal.Controlling // of our session and the program; nil: none
+	restrict    func(inRoot bool) error // applies the walls of the program; nil: none
+	startThread chan func()             // executes functions on the thread that forked the program, if there are walls
+	programPID  int                     // pid
+	terminal    *terminal.Controlling   // of our session and the program; nil: none
 }
 
 // newInheritedSupervisor returns a supervisor that uses the descriptors inherited by this process.
@@ -250,7 +251,7 @@ func (s *supervisor) startProgram(record func(start func() (int, error)) (int, e
 						return
 					}
 				}
-				if wallErr = s.restrict(); wallErr == nil {
+				if wallErr = s.restrict(len(s.order.Root) > 0); wallErr == nil {
 					pid, err = fork()
 				}
 			})

@@ -23,7 +23,7 @@ func applyForTests(plan []byte) error {
 	return PIDNamespace.setup()
 }
 
-func restrictForTests(plan []byte) error {
+func restrictForTests(plan []byte, _ bool) error {
 	switch string(plan) {
 	case planRestrictFails:
 		return errors.New("the wall has a hole")

@@ -626,3 +626,17 @@ func TestFindSupervisorsRequiresOpenLabel(t *testing.T) {
 	must(t, os.WriteFile(label, nil, 0))
 	must(t, impostor.Wait())
 }
+
+// TestRootNeedsNamespace must not run the program in the root of the caller instead.
+func TestRootNeedsNamespace(t *testing.T) {
+	t.Parallel()
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	var failed *NotStartedError
+	if _, err := (Task{Argv: []string{"true"}, Dir: dir, Env: os.Environ(), Root: dir.Name()}).Run(t.Context()); !errors.As(err, &failed) {
+		t.Errorf("%v", err)
+	}
+}

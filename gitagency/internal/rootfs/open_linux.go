@@ -79,7 +79,7 @@ func openIn(dir, name string, flags int) (*os.File, error) {
 	defer unix.Close(top)
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV}
 	for {
-		fd, err := unix.Openat2(top, strings.TrimLeft(name, "/"), &how)
+		fd, err := unix.Openat2(top, "./"+strings.TrimLeft(name, "/"), &how)
 		switch {
 		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN): // EAGAIN: a rename elsewhere, the kernel cannot tell
 			continue

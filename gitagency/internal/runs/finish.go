@@ -183,6 +183,9 @@ func (a *attempt) commitAll(ctx context.Context, files []string) error {
 		{[]string{"git", "commit", "--quiet", "--file=-"}, message + "\n"},
 	} {
 		result, err := a.sandbox.Exec(ctx, sandbox.ExecOptions{Argv: step.argv, Stdin: strings.NewReader(step.input), Env: a.identity()})
+		if fault.Is[*fault.CannotRunError](err) && a.record.Primitives.HasOtherRoot() { // that of the machine would run what the agent has configured
+			return fmt.Errorf("its software has no git, with which --commit-all commits; 'git agency land --commit-all -m <message> %s' needs none", a.sandbox.ID)
+		}
 		if err != nil {
 			return err
 		}

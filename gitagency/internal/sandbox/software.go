@@ -41,7 +41,7 @@ func UseImage(ctx context.Context, r *core.Repository, prims *store.Primitives) 
 	}
 	held, err := dir.Use(ctx, engine, image)
 	if err != nil {
-		return nil, err
+		return nil, explainImage(*prims, err)
 	}
 	prims.SoftwareImage = image.ID
 	return held, nil
@@ -64,6 +64,7 @@ func FindImage(ctx context.Context, r *core.Repository, prims store.Primitives) 
 func explainImage(prims store.Primitives, err error) error {
 	var missing *images.MissingError
 	var none *images.NoEngineError
+	var failed *images.ClientError
 	why := ""
 	switch {
 	case errors.As(err, &missing) && prims.SoftwareImage != "":
@@ -73,6 +74,8 @@ func explainImage(prims store.Primitives, err error) error {
 		why = err.Error() + "; to fetch it: " + missing.FetchCommand()
 	case errors.As(err, &none):
 		why = err.Error() + "; a directory with an unpacked image needs none: --software <absolute path>"
+	case errors.As(err, &failed):
+		why = err.Error() + "; to try it by hand: " + failed.Line()
 	default:
 		return err
 	}
@@ -115,6 +118,9 @@ func (s *Sandbox) fillSoftware(req *walls.Request, policy *settings.Policy, prim
 		return nil, nil
 	}
 	refuse := func(err error, remedy string) ([]string, error) {
+		if s.ID != Placeholder(s.Repo).ID { // the software of a sandbox cannot be changed
+			remedy = "put it back, or take the work, which needs no software: git agency land " + s.ID
+		}
 		return nil, &walls.RefusedError{Wall: walls.OtherRoot, Key: walls.SoftwareFlag, Path: prims.Software, Why: err.Error(), Remedy: remedy}
 	}
 	dir, err := SoftwareRoot(s.Repo, prims)

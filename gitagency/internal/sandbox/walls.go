@@ -298,5 +298,5 @@ func (s *Sandbox) helperEnvironment(w Walls) []string {
 			env = append(env, kv)
 		}
 	}
-	return append(env, core.InvocationVariable+"="+s.ID, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
+	return append(env, core.InvocationVariable+"="+s.ID, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_ALLOW_PROTOCOL=none")
 }

@@ -124,7 +124,11 @@ func (p Policy) namesVariable(name string) bool {
 // system-wide through a link in /run, have a hidden link and a visible target.
 func (e WalledEnvironment) visiblePath(value string) string {
 	if e.hasOtherRoot() {
-		return rootfs.PathOf(e.SoftwareEnv)
+		path := rootfs.PathOf(e.SoftwareEnv)
+		if own := filepath.Dir(walls.ProgramInSoftware); !slices.Contains(filepath.SplitList(path), own) {
+			path += string(filepath.ListSeparator) + own
+		}
+		return path
 	}
 	var dirs []string
 	for _, dir := range filepath.SplitList(value) {

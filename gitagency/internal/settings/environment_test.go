@@ -127,7 +127,7 @@ func TestEnvironmentOfOtherRoot(t *testing.T) {
 		SoftwareEnv: []string{"PATH=/opt/bin:/bin", "LANG=C.UTF-8", "JAVA_HOME=/opt/java", "HOME=/root", "GIT_DIR=/evil", "AGENCY_SANDBOX=/evil", "GOPATH=/go", "LD_PRELOAD=/lib/x.so", "KEPT=/image"},
 	}.Variables()
 	for name, want := range map[string]string{
-		"HOME": "/var/home/me", "PATH": "/opt/bin:/bin:/var/home/me/.local/bin", "SHELL": "/bin/sh", "JAVA_HOME": "/opt/java", "PYTHONPATH": "", "EDITOR": "vi", "GOFLAGS": "-mod=mod",
+		"HOME": "/var/home/me", "PATH": "/opt/bin:/bin:/usr/local/bin:/var/home/me/.local/bin", "SHELL": "/bin/sh", "JAVA_HOME": "/opt/java", "PYTHONPATH": "", "EDITOR": "vi", "GOFLAGS": "-mod=mod",
 		"XDG_CONFIG_HOME": "/var/home/me/.config", "KEPT": "/usr/kept", "LANG": "C.UTF-8", "GIT_DIR": "", "AGENCY_SANDBOX": "", "GOPATH": "/caches/go", "npm_config_prefix": "/var/home/me/.local", "LD_PRELOAD": "/lib/x.so",
 	} {
 		if got := proc.Getenv(env, name); got != want {

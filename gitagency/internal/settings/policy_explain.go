@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -36,6 +37,12 @@ var kernelTexts = map[string]string{
 	"/proc": "with the processes of the sandbox; what concerns the machine is read-only or empty",
 }
 
+// softwareTexts describe the files that are added to another root file system.
+var softwareTexts = map[string]string{
+	"/etc/passwd": "of the root file system, with your user", "/etc/group": "of the root file system, with your group",
+	"/etc/hosts": "for the name of the loopback, or all names of this machine", "/etc/resolv.conf": "of this machine", walls.ProgramInSoftware: "git-agency itself",
+}
+
 // Explain says in words why a path appears behind the walls as it does. runner is the agent that the sandbox is for.
 func (p Policy) Explain(cause walls.Cause, runner string) string {
 	switch cause.Reason {
@@ -48,10 +55,7 @@ func (p Policy) Explain(cause walls.Cause, runner string) string {
 	case walls.ReasonCache:
 		return "cache of a tool" + p.cacheVariable(cause.Named)
 	case walls.ReasonSoftware:
-		if cause.Named == "" {
-			return "of the root file system, with the name of your user"
-		}
-		return "root file system " + cause.Named + ", read-only"
+		return cmp.Or(softwareTexts[cause.Named], "root file system "+cause.Named+", read-only")
 	case walls.ReasonTool:
 		switch i := slices.Index(p.tools, cause.Named); {
 		case i < 0:

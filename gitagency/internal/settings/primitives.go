@@ -135,14 +135,12 @@ func (r *Reader) ChoosePrimitives(chosen store.Primitives, profile string) (stor
 	}
 	for _, prim := range primitives {
 		value := prim.field(&chosen)
+		*value = r.expand(prim, *value)
 		if *value == "" && profile != "" {
 			key := "agency." + profile + "." + prim.name
 			setting, _ := r.Config.Last(key)
 			var invalid *fault.InvalidError
-			*value = setting.Value
-			if prim.name == softwareName {
-				*value = ExpandHome(*value, proc.Getenv(r.Env, "HOME"))
-			}
+			*value = r.expand(prim, setting.Value)
 			if err := prim.checkValue(*value); *value != "" && errors.As(err, &invalid) {
 				return store.Primitives{}, InvalidSetting(key, setting, invalid.Want)
 			}
@@ -162,6 +160,14 @@ func (r *Reader) ChoosePrimitives(chosen store.Primitives, profile string) (stor
 		}
 	}
 	return chosen, normalizeSoftware(&chosen)
+}
+
+// expand expands a leading ~ of a path, which shells leave in --software=~/directory.
+func (r *Reader) expand(prim primitive, value string) string {
+	if prim.name != softwareName {
+		return value
+	}
+	return ExpandHome(value, proc.Getenv(r.Env, "HOME"))
 }
 
 // normalizeSoftware refuses another root file system without walls, and cleans its path.

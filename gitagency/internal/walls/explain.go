@@ -101,10 +101,10 @@ func Explain(r Request, m Machine) (Plan, []Explained, error) {
 func (s Software) explain() []Explained {
 	lines := []Explained{{"/", Replaced, Cause{ReasonSoftware, s.Dir}}, {"/sys", ReadOnly, Cause{ReasonKernel, "/sys"}}}
 	for _, f := range s.Files {
-		lines = append(lines, Explained{f.Path, Replaced, Cause{ReasonSoftware, ""}})
+		lines = append(lines, Explained{f.Path, Replaced, Cause{ReasonSoftware, f.Path}})
 	}
 	for _, b := range s.Bound {
-		lines = append(lines, Explained{b.Path, ReadOnly, Cause{ReasonNeeded, b.Path}})
+		lines = append(lines, Explained{b.Path, ReadOnly, Cause{ReasonSoftware, b.Path}})
 	}
 	return lines
 }

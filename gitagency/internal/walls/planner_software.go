@@ -97,8 +97,8 @@ func (d *planner) checkSoftware(root Entry) error {
 		return refuse("it is no directory")
 	case !utf8.ValidString(root.Path):
 		return refuse("its path is not valid UTF-8")
-	case root.Path == "/":
-		return refuse("it is or contains your home directory")
+	case isSystemDir(root.Path):
+		return refuse("it is or contains a directory of this machine's own software")
 	}
 	if home := d.homeDir(); home != "" {
 		if how := d.files.Overlap(root.Path, home); how == guard.Same || how == guard.Encloses {
@@ -112,8 +112,10 @@ func (d *planner) checkSoftware(root Entry) error {
 	if other, how := d.findOverlap(root.Path, protected); how != guard.Disjoint {
 		return refuse("it %s %s, %s", how, other, d.describeProtected(other))
 	}
+	names := d.namesOf(root.Path)
 	for _, tree := range d.IntegrationTrees {
-		if e := d.lookup(tree); e.Kind == Directory && guard.IsOrContains(root.Path, e.Path) {
+		e := d.lookup(tree)
+		if e.Kind == Directory && anyPair(names, d.namesOf(e.Path), guard.IsOrContains) {
 			return refuse("it contains %s, an integration worktree", e.Path)
 		}
 	}
@@ -123,8 +125,10 @@ func (d *planner) checkSoftware(root Entry) error {
 		}
 	}
 	for _, path := range d.Policy.Write {
-		if e := d.lookup(path); guard.IsOrContains(e.Path, root.Path) || guard.Contains(root.Path, e.Path) {
-			return refuse("commands can write to %s", e.Path)
+		e := d.lookup(path)
+		overlap := func(a, b string) bool { return guard.IsOrContains(a, b) || guard.Contains(b, a) }
+		if e.Kind != Absent && anyPair(names, d.namesOf(e.Path), overlap) {
+			return &RefusedError{Wall: OtherRoot, Key: SoftwareFlag, Path: d.Software, Why: "commands could write to it, by the grant of " + e.Path, Remedy: "grant another directory"}
 		}
 	}
 	if why := d.whyChangeable(d.Software, root.Path); why != "" {
@@ -134,6 +138,16 @@ func (d *planner) checkSoftware(root Entry) error {
 		return &RefusedError{Wall: OtherRoot, Key: SoftwareFlag, Path: d.Software, Why: point + " is mounted in it", Remedy: "unmount it"}
 	}
 	return nil
+}
+
+// namesOf returns the paths at which mounts show a path, or a part of it.
+func (d *planner) namesOf(path string) []string {
+	return append([]string{path}, d.files.OtherNames(path)...)
+}
+
+// anyPair reports whether something holds for any name of one list and any of another.
+func anyPair(a, b []string, holds func(a, b string) bool) bool {
+	return slices.ContainsFunc(a, func(a string) bool { return slices.ContainsFunc(b, func(b string) bool { return holds(a, b) }) })
 }
 
 // shows reports whether the commands see a path of the machine.

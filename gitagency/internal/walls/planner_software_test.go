@@ -131,7 +131,7 @@ func TestMakePlanRefusesSoftware(t *testing.T) {
 	}{
 		"/opt/none":              {want: "it is no directory"},
 		"/usr/bin/git-agency":    {want: "it is no directory"},
-		"/":                      {want: "home directory"},
+		"/":                      {want: "own software"},
 		"/home":                  {want: "home directory"},
 		"/home/me":               {want: "home directory"},
 		"/link":                  {disk: "/link -> /home/me", want: "home directory"},
@@ -168,6 +168,37 @@ func TestSoftwareUnderAnotherName(t *testing.T) {
 	r.Software, r.PrivateHome = "/alias", true
 	if _, err := MakePlan(r, m); err == nil || !strings.Contains(err.Error(), "home directory") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSoftwareOverlapsByMounts gives bind mounts of the root file system, of a part of it, and of an integration worktree.
+func TestSoftwareOverlapsByMounts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		software, alias, of string
+		ask                 func(*Request)
+		want                string
+	}{
+		"a grant of another name":           {"/opt/root", "/alias", "/opt/root", func(r *Request) { r.Policy.Write = []string{"/alias"} }, "by the grant of /alias"},
+		"a grant of another name of a part": {"/opt/root", "/alias", "/opt/root/usr", func(r *Request) { r.Policy.Write = []string{"/alias"} }, "by the grant of /alias"},
+		"software by another name":          {"/alias", "/alias", "/opt/root", func(r *Request) { r.Policy.Write = []string{"/opt/root/usr"} }, "by the grant of /opt/root/usr"},
+		"an integration worktree":           {"/alias", "/alias", "/srv/data", func(r *Request) { r.IntegrationTrees = []string{"/srv/data"} }, "integration worktree"},
+		"a grant elsewhere":                 {"/opt/root", "/alias", "/srv", func(r *Request) { r.Policy.Write = []string{"/alias"} }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk := newFakeDisk(softwareFiles + "/alias/\n")
+			disk.aliases[c.alias] = c.of
+			m := usualMachine("")
+			m.Files = disk.fileLookup()
+			r := usualRequest()
+			r.Software, r.PrivateHome = c.software, true
+			c.ask(&r)
+			_, err := MakePlan(r, m)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
 	}
 }
 

@@ -29,8 +29,8 @@ func (t Commands) Preflight() *cli.Command {
 each check whether it passed, what was found, and what to do. Creates and changes nothing, and sends nothing
 without --online. The agent is run with --version only.
 
-The checks are base, walls, limits, paths, runner, login, hosts, prompts, identity, disk, with --online
-online, and your own: each agency.preflight.<name> is a shell command, run in the current directory outside of
+The checks are base, with another software than host software, walls, limits, paths, runner, login, hosts,
+prompts, identity, disk, with --online online, and your own: each agency.preflight.<name> is a shell command, run in the current directory outside of
 walls, that must succeed. With another platform than local they are base, mode, platform, hub, identity and
 your own; the other machine makes the rest before it runs the agent.
 
