@@ -118,7 +118,7 @@ func (s *Sandbox) fillSoftware(req *walls.Request, policy *settings.Policy, prim
 		return nil, nil
 	}
 	refuse := func(err error, remedy string) ([]string, error) {
-		if s.ID != Placeholder(s.Repo).ID { // the software of a sandbox cannot be changed
+		if s.ID != Placeholder(s.Repo).ID && !prims.NamesImage() { // the software of a sandbox cannot be changed
 			remedy = "put it back, or take the work, which needs no software: git agency land " + s.ID
 		}
 		return nil, &walls.RefusedError{Wall: walls.OtherRoot, Key: walls.SoftwareFlag, Path: prims.Software, Why: err.Error(), Remedy: remedy}
