@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// otherRoot builds the root file system of the commands: a new one, in which everything of the source is mounted that need not
-// give way to something of the machine. All mount points are in the new one. So the source needs none, it need not be
-// a file system over which an overlay can be mounted, and replacing it outside ends no mount.
+// otherRoot builds the root file system of the commands: a new one, in which every entry of the source is mounted, except where a path of
+// the machine is mounted instead. All mount points are in the new one. So the source needs none, it need not be a file system over
+// which an overlay can be mounted, and replacing it outside ends no mount.
 type otherRoot struct {
 	source int             // descriptor of the root file system, mounted read-only
 	root   int             // descriptor of the new one
 	made   map[string]bool // directories that the new one has of its own, with the entries of the source mounted one by one; "" is the top
-	places []placement     // what is mounted besides
+	places []placement     // paths of the machine and single files, which are mounted instead of what the source has there
 }
 
 // placement is something to mount in the new root.
@@ -175,9 +175,15 @@ func (s *builder) coverSockets(root int, sw walls.Software) error {
 // build fills the new root and makes it read-only.
 func (o *otherRoot) build() error {
 	o.made[""] = true
+	named := slices.Clone(o.places)
+	for i, p := range named {
+		o.places[i].path = o.resolve(p.path)
+	}
 	for i := range o.places {
 		p := &o.places[i]
-		p.path = o.resolve(p.path)
+		if o.isInside(p.path) { // a link of the image leads into what is mounted instead of the image: a directory takes its place
+			p.path = named[i].path
+		}
 		for dir := parent(p.path); dir != ""; dir = parent(dir) {
 			o.made[dir] = true
 		}
@@ -312,14 +318,13 @@ func (o *otherRoot) list(dir string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// place mounts a placement. Another one may be mounted around it already, to which two paths lead by a symbolic link; then that has
-// what is to be seen.
+// isInside reports whether a path is inside a placement.
+func (o *otherRoot) isInside(name string) bool {
+	return slices.ContainsFunc(o.places, func(p placement) bool { return guard.Contains("/"+p.path, "/"+name) })
+}
+
+// place mounts a placement on a new mount point.
 func (o *otherRoot) place(p placement) error {
-	for _, around := range o.places {
-		if guard.Contains("/"+around.path, "/"+p.path) {
-			return nil
-		}
-	}
 	for i, c := range p.path {
 		if c == '/' {
 			if err := makeMountPoint(o.root, p.path[:i], true); err != nil {

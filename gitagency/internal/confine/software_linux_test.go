@@ -94,6 +94,7 @@ func TestSoftwareMakesWay(t *testing.T) {
 		"links in place of files":       {"root/etc/", "root/etc/passwd->../../../../secret", "root/etc/bound->/proc/1/environ"},
 		"a link out of the root":        {"root/tmp->../../.."},
 		"directories that are links":    {"root/usr/etc/other=o", "root/etc->usr/etc", "root/usr/var/", "root/tmp->usr/var", "root/proc->/usr/proc", "root/usr/proc/x=x"},
+		"a link into a mount":           {"root/proc/x=x", "root/tmp->proc"},
 		"links in a circle":             {"root/etc->tmp", "root/tmp->proc", "root/proc->etc"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -128,10 +128,8 @@ func (d Dir) add(ctx context.Context, e Engine, image Image) (err error) {
 	case d.Has(image.ID):
 		return nil
 	}
-	if err := os.Rename(filepath.Join(string(d), image.ID), filepath.Join(string(d), removedName+image.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // what is left of it
-	}
-	if err := d.removeUnfinished(); err != nil {
+	// What is left of the image if something else has removed a part of it stays without that part while it is removed.
+	if err := errors.Join(d.removeUnfinished(), durable.RemoveTree(filepath.Join(string(d), image.ID))); err != nil {
 		return err
 	}
 	if err := d.unpack(ctx, e, image); err != nil {
@@ -196,7 +194,7 @@ func (d Dir) List() ([]Unpacked, error) {
 	}
 	var all []Unpacked
 	for _, entry := range entries {
-		if checkID(entry.Name()) != nil {
+		if checkID(entry.Name()) != nil || !entry.IsDir() {
 			continue
 		}
 		if fi, err := entry.Info(); err == nil {
@@ -221,11 +219,17 @@ func (d Dir) Prune(ctx context.Context, remove []string, used func() (map[string
 	if err != nil {
 		return nil, err
 	}
-	removed, err = d.withdraw(ctx, remove, used)
-	if left, _ := filepath.Glob(filepath.Join(string(d), unfinishedName+"*")); len(left) > 0 {
-		err = errors.Join(err, clean())
+	left, err := filepath.Glob(filepath.Join(string(d), unfinishedName+"*"))
+	if err == nil && len(left) > 0 {
+		err = clean()
 	}
-	err = errors.Join(err, d.removeUnfinished())
+	if err == nil { // else the next one cleans up: the directory says that there is something to clean
+		err = d.removeUnfinished()
+	}
+	if err == nil {
+		removed, err = d.withdraw(ctx, remove, used)
+		err = errors.Join(err, d.removeUnfinished())
+	}
 	_ = os.Remove(string(d)) // fails when not empty
 	return removed, errors.Join(err, all.Close())
 }
@@ -244,7 +248,7 @@ func (d Dir) withdraw(ctx context.Context, ids []string, used func() (map[string
 		switch {
 		case err == nil:
 			free[id] = held
-		case !errors.As(err, &busy):
+		case !errors.As(err, &busy) && !errors.Is(err, fs.ErrNotExist): // which another process has just removed
 			return nil, err
 		}
 	}

@@ -236,6 +236,33 @@ func TestUseLeavesNothingAfterFailure(t *testing.T) {
 	}
 }
 
+// TestPruneAfterKill finds what killed processes have left: an image that was being removed, and one that was being unpacked, whose
+// directory stays while the container engine cannot be cleaned up.
+func TestPruneAfterKill(t *testing.T) {
+	t.Parallel()
+	e, _ := fakeEngine(t, makeArchive(t, "bin/sh=shell"))
+	d := Dir(filepath.Join(t.TempDir(), "software"))
+	held, err := d.Use(t.Context(), e, Image{ID: testID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unfinished := filepath.Join(string(d), unfinishedName+strings.Repeat("a", 64))
+	if err := errors.Join(held.Close(), os.MkdirAll(filepath.Join(string(d), removedName+testID, rootName), 0o700), os.Mkdir(unfinished, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	unused := func() (map[string]bool, error) { return nil, nil }
+	if _, err := d.Prune(t.Context(), []string{testID}, unused, func() error { return errors.New("no daemon") }); err == nil || !strings.Contains(err.Error(), "no daemon") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(unfinished); err != nil {
+		t.Errorf("nothing says any more that a container is left: %v", err)
+	}
+	removed, err := d.Prune(t.Context(), []string{testID, strings.Repeat("b", 64)}, unused, noCleaning)
+	if _, statErr := os.Stat(string(d)); err != nil || len(removed) != 1 || statErr == nil {
+		t.Errorf("%q, %v, %v", removed, err, statErr)
+	}
+}
+
 // TestUseAfterDamage finds images of which something else has removed a part.
 func TestUseAfterDamage(t *testing.T) {
 	t.Parallel()
@@ -311,7 +338,7 @@ func TestUseRacesPrune(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := d.Prune(context.Background(), []string{testID}, func() (map[string]bool, error) { return nil, nil }, noCleaning); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if _, err := d.Prune(context.Background(), []string{testID}, func() (map[string]bool, error) { return nil, nil }, noCleaning); err != nil {
 				pruned <- err
 				return
 			}
