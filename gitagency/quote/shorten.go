@@ -17,3 +17,23 @@ func Shorten(text string, most int) string {
 	}
 	return text[:most] + "…"
 }
+
+// OneLine joins the lines of a text, such as a message of another program, drops what is not printable, and shortens the result.
+func OneLine(text string, most int) string {
+	var lines []string
+	for line := range strings.Lines(strings.ToValidUTF8(text, "\uFFFD")) {
+		line = strings.Map(func(r rune) rune {
+			if r == '\t' {
+				return ' '
+			}
+			if !IsPrintable(r) {
+				return -1
+			}
+			return r
+		}, line)
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return Shorten(strings.Join(lines, "; "), most)
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -79,15 +78,7 @@ func pruneImages(ctx context.Context, r *core.Repository, results []PruneResult)
 		removed, err = images.Dir(r.Store.SoftwareDir()).Prune(ctx, ids, func() (map[string]bool, error) { return usedImages(r) }, func() error { return removeContainers(ctx, r) })
 		return err
 	}}})
-	for i, t := range results {
-		if t.Kind != kindImage || t.Action != PruneRemove || slices.Contains(removed, t.ID) {
-			continue
-		}
-		results[i].Action, results[i].Reason = PruneKeep, "a process uses it"
-		if err != nil {
-			results[i].Reason = err.Error()
-		}
-	}
+	keepUnremoved(results, kindImage, removed, err)
 	return err
 }
 

@@ -66,8 +66,14 @@ func pruneLayers(ctx context.Context, r *core.Repository, expiry pruneCutoff, re
 		removed, err = layer.Prune(ctx, layer.PruneRequest{Dir: r.Store.LayersDir(), Before: expiry.before, Used: r.UsedLayers})
 		return err
 	}}})
+	keepUnremoved(results, kindLayer, removed, err)
+	return err
+}
+
+// keepUnremoved says of the items of a kind that were to be removed, and were not, why they stay.
+func keepUnremoved(results []PruneResult, kind string, removed []string, err error) {
 	for i, t := range results {
-		if t.Kind != kindLayer || t.Action != PruneRemove || slices.Contains(removed, t.ID) {
+		if t.Kind != kind || t.Action != PruneRemove || slices.Contains(removed, t.ID) {
 			continue
 		}
 		results[i].Action, results[i].Reason = PruneKeep, "a process uses it"
@@ -75,5 +81,4 @@ func pruneLayers(ctx context.Context, r *core.Repository, expiry pruneCutoff, re
 			results[i].Reason = err.Error()
 		}
 	}
-	return err
 }

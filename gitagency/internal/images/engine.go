@@ -87,7 +87,7 @@ func (e Engine) Inspect(ctx context.Context, reference string) (image Image, err
 	}
 	out, err := e.run(ctx, "image", "inspect", "--format", inspectFormat, reference)
 	var failed *ClientError
-	if errors.As(err, &failed) && failed.saysMissing() {
+	if errors.As(err, &failed) && SaysMissing(failed.stderr) {
 		return image, &MissingError{e.Name, reference}
 	}
 	if err != nil {
@@ -182,27 +182,29 @@ type ClientError struct {
 }
 
 func (e *ClientError) Error() string {
-	var lines []string
-	for line := range strings.Lines(e.stderr) {
-		if !strings.HasPrefix(line, "time=") { // a message of the log, besides that of the error
-			lines = append(lines, strings.TrimSpace(strings.Map(func(c rune) rune {
-				if !quote.IsPrintable(c) {
-					return -1
-				}
-				return c
-			}, line)))
+	return quote.ShellLine(e.argv[:min(len(e.argv), 2)]) + ": " + cmp.Or(quote.OneLine(ErrorText(e.stderr), maxDetail), fmt.Sprintf("exit code %d", e.exit))
+}
+
+// ErrorText returns what a client of podman or docker wrote on standard error, without the messages of its log.
+func ErrorText(stderr string) string {
+	var text strings.Builder
+	for line := range strings.Lines(stderr) {
+		if !strings.HasPrefix(line, "time=") {
+			text.WriteString(line)
 		}
 	}
-	text := quote.Shorten(strings.Join(lines, "; "), 600)
-	return quote.ShellLine(e.argv[:min(len(e.argv), 2)]) + ": " + cmp.Or(text, fmt.Sprintf("exit code %d", e.exit))
+	return text.String()
 }
+
+// maxDetail bounds the words of a client in an error.
+const maxDetail = 600
 
 // Line returns the command line of the client, for the shell.
 func (e *ClientError) Line() string { return quote.ShellLine(e.argv) }
 
-// saysMissing reports whether the client says that it does not know the image, in the words of podman or docker.
-func (e *ClientError) saysMissing() bool {
-	text := strings.ToLower(e.stderr)
+// SaysMissing reports whether a client says that it does not know an image, in the words of podman or docker.
+func SaysMissing(stderr string) bool {
+	text := strings.ToLower(stderr)
 	return strings.Contains(text, "image not known") || strings.Contains(text, "no such image") || strings.Contains(text, "no such object")
 }
 

@@ -10,8 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/scripts/shellscript"
 )
 
 const testID = "d873389d9241149a9bfe567594728a45bc81e17048f3720a18204f808b1aaf44"
@@ -43,7 +47,7 @@ rm*) rm containers ;;
 esac
 `
 	bin := filepath.Join(dir, "bin")
-	err := errors.Join(os.Mkdir(bin, 0o700), os.WriteFile(filepath.Join(bin, "podman"), []byte(script), 0o700), os.WriteFile(filepath.Join(dir, "image.tar"), archive, 0o600))
+	err := errors.Join(os.Mkdir(bin, 0o700), shellscript.Write(filepath.Join(bin, "podman"), script), os.WriteFile(filepath.Join(dir, "image.tar"), archive, 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,6 +128,22 @@ func TestParseImage(t *testing.T) {
 	}
 }
 
+// waitForLocks waits until no process has a copy of a lock that was released: one that another test starts has it until its exec.
+func waitForLocks(t *testing.T, d Dir) {
+	t.Helper()
+	syscall.ForkLock.RLock() // or the copies of these would be next
+	defer syscall.ForkLock.RUnlock()
+	for _, dir := range []string{string(d), filepath.Join(string(d), testID)} {
+		held, err := lock.AcquireDirExclusive(t.Context(), dir, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := held.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestUseUnpacksOnce(t *testing.T) {
 	t.Parallel()
 	e, at := fakeEngine(t, makeArchive(t, "opt/late/x=x", "opt/late/", "./bin/", "bin/sh=shell", "usr/lib/deep/file=deep", "bin/link->sh", "bin/hard=>bin/sh", "dev/sda!", "dev/sdb=>dev/sda"))
@@ -178,7 +198,9 @@ func TestUseUnpacksOnce(t *testing.T) {
 	if removed, err := d.Prune(t.Context(), []string{testID}, func() (map[string]bool, error) { return map[string]bool{testID: true}, nil }, noCleaning); err != nil || len(removed) > 0 || !d.Has(testID) {
 		t.Errorf("pruned what a sandbox uses: %v, %v", removed, err)
 	}
-	if removed, err := d.Prune(t.Context(), []string{testID}, func() (map[string]bool, error) { return nil, nil }, noCleaning); err != nil || len(removed) != 1 || d.Has(testID) {
+	waitForLocks(t, d)
+	removed, err := d.Prune(t.Context(), []string{testID}, func() (map[string]bool, error) { return nil, nil }, noCleaning)
+	if err != nil || len(removed) != 1 || d.Has(testID) {
 		t.Errorf("%v, %v", removed, err)
 	}
 	if _, err := os.Stat(string(d)); err == nil {
@@ -251,12 +273,14 @@ func TestPruneAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	unused := func() (map[string]bool, error) { return nil, nil }
+	waitForLocks(t, d)
 	if _, err := d.Prune(t.Context(), []string{testID}, unused, func() error { return errors.New("no daemon") }); err == nil || !strings.Contains(err.Error(), "no daemon") {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(unfinished); err != nil {
 		t.Errorf("nothing says any more that a container is left: %v", err)
 	}
+	waitForLocks(t, d)
 	removed, err := d.Prune(t.Context(), []string{testID, strings.Repeat("b", 64)}, unused, noCleaning)
 	if _, statErr := os.Stat(string(d)); err != nil || len(removed) != 1 || statErr == nil {
 		t.Errorf("%q, %v, %v", removed, err, statErr)
