@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/git-agency/git-agency/scripts/descendants"
 )
 
 // stepd is the program that supervises one start of a job.
@@ -61,11 +63,11 @@ func slurmstepd(c *cluster, args []string, _ io.Writer) error {
 	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGQUIT)
-	if err := becomeSubreaper(); err != nil {
+	if err := descendants.Adopt(); err != nil {
 		return err
 	}
 	ready := os.NewFile(3, "ready")
-	if _, err := fmt.Fprintln(ready, identity(os.Getpid())); err != nil {
+	if _, err := fmt.Fprintln(ready, descendants.Identity(os.Getpid())); err != nil {
 		return err
 	}
 	if err := ready.Close(); err != nil {
@@ -149,18 +151,18 @@ func (c *cluster) runScript(j job, epoch int, signals <-chan os.Signal) (wait in
 	}
 	terminate := func() {
 		if kill == nil {
-			signalDescendants(syscall.SIGTERM)
+			descendants.Signal(syscall.SIGTERM)
 			kill = time.After(time.Duration(j.KillWait) * time.Second)
 		}
 	}
 	for {
 		select {
 		case status := <-ended:
-			killDescendants()
+			descendants.Kill()
 			return status & 0xffff, false
 		case sig := <-signals:
 			if sig == syscall.SIGQUIT {
-				killDescendants()
+				descendants.Kill()
 				return 0, true
 			}
 			terminate()
@@ -173,7 +175,7 @@ func (c *cluster) runScript(j job, epoch int, signals <-chan os.Signal) (wait in
 			})
 			terminate()
 		case <-kill:
-			signalDescendants(syscall.SIGKILL)
+			descendants.Signal(syscall.SIGKILL)
 			kill = time.After(100 * time.Millisecond) // those that were just being started
 		}
 	}
@@ -189,40 +191,6 @@ func openOutput(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 }
 
-// descendants returns the processes below this one, also those in other sessions: a subreaper stays the ancestor of
-// processes whose parent has ended.
-func descendants() []int {
-	parents := map[int]int{}
-	for _, pid := range pids() {
-		if s, ok := readStat(pid); ok && !s.isDead {
-			parents[pid] = s.parent
-		}
-	}
-	var below []int
-	for pid := range parents {
-		for p, depth := parents[pid], 0; p > 1 && depth < 1000; p, depth = parents[p], depth+1 {
-			if p == os.Getpid() {
-				below = append(below, pid)
-				break
-			}
-		}
-	}
-	return below
-}
-
-func signalDescendants(sig syscall.Signal) {
-	for _, pid := range descendants() {
-		_ = syscall.Kill(pid, sig) // fails if it has just ended
-	}
-}
-
-// killDescendants returns when no process is left below this one.
-func killDescendants() {
-	for deadline := time.Now().Add(patience); len(descendants()) > 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		signalDescendants(syscall.SIGKILL)
-	}
-}
-
 // signal signals a slurmstepd that is alive.
 func (p process) signal(sig syscall.Signal) {
 	if p.isAlive() {
@@ -231,5 +199,5 @@ func (p process) signal(sig syscall.Signal) {
 }
 
 func (p process) isAlive() bool {
-	return p.PID > 1 && p.Identity != "" && identity(p.PID) == p.Identity
+	return p.PID > 1 && p.Identity != "" && descendants.Identity(p.PID) == p.Identity
 }

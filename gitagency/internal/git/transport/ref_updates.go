@@ -75,7 +75,7 @@ func NewFetcher(r *git.Repo, remote Remote, like string) (*Pusher, error) {
 	}
 	objects := "GIT_OBJECT_DIRECTORY="
 	c.env = slices.DeleteFunc(c.env, func(kv string) bool { return strings.HasPrefix(kv, objects) })
-	c.env = append(c.env, objects+filepath.Join(c.dir, "objects"), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(r.CommonDir, "objects"))
+	c.env = append(c.env, objects+filepath.Join(c.dir, "objects"), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+git.QuoteAlternate(filepath.Join(r.CommonDir, "objects")))
 	return c, nil
 }
 

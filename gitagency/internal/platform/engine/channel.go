@@ -60,7 +60,7 @@ func (c Channel) copy(ctx context.Context, engine string, argv []string, stdin s
 	}
 	res, err := proc.Run(ctx, proc.Command{
 		Argv: append([]string{path}, line[1:]...), Dir: "/", Env: env, Stdin: strings.NewReader(stdin), Stdout: to,
-		DieWithParent: true, // srun would follow a job to its end
+		DieWithParent: !c.Outlive, // srun would follow a job to its end
 	})
 	a.stderr, a.exit = string(res.Stderr), res.ExitCode
 	var notStarted *proc.NotStartedError
@@ -127,21 +127,10 @@ func (a answer) detail() string {
 }
 
 // oneLine joins the lines of a text, and drops characters that control a terminal.
-func oneLine(text string) string {
-	var lines []string
-	for line := range strings.Lines(strings.ToValidUTF8(text, "\uFFFD")) {
-		line = strings.Map(func(r rune) rune {
-			if r == '\t' {
-				return ' '
-			}
-			if !quote.IsPrintable(r) {
-				return -1
-			}
-			return r
-		}, line)
-		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, line)
-		}
-	}
-	return quote.Shorten(strings.Join(lines, "; "), maxDetail)
+func oneLine(text string) string { return quote.OneLine(text, maxDetail) }
+
+// hasProgram reports whether a program is installed on this machine.
+func hasProgram(env []string, name string) bool {
+	_, err := proc.LookPath(env, name)
+	return err == nil
 }

@@ -1,5 +1,5 @@
-// Package engine submits jobs to engines that run programs on other machines, asks how they are, cancels them and reads what
-// they write: Slurm, so far. An engine is used by the command-line client of its site, as its user would; a driver only builds
+// Package engine submits jobs to engines that run programs on other machines or in containers, asks how they are, cancels them and reads what
+// they write: Slurm, podman and docker. An engine is used by the command-line client of its site, as its user would; a driver only builds
 // argument lists and parses answers.
 //
 // The package must never know about git or agents: a job is a program with a name. What a driver tells about the end of a
@@ -43,14 +43,16 @@ type Driver interface {
 	Reap(ctx context.Context, job Ref) error
 }
 
-// Job is a program to run on another machine.
+// Job is a program for an engine to run.
 type Job struct {
-	Name  string   // unique: no other job ever has it. Letters, digits and hyphens
-	Argv  []string // command line of the program. If several paths of it may exist, see Programs
-	Stdin string   // input of the program; not kept from the engine, so it must not be secret
+	Name string   // unique: no other job ever has it. Letters, digits and hyphens
+	Argv []string // command line of the program. If several paths of it may exist, see Programs
 
 	// Programs are further paths or names of Argv[0] to try in this order, if that does not exist on the node.
 	Programs []string
+
+	// Paths are what the job needs of its machine. Engines that give jobs a root file system of their own mount them there.
+	Paths []Path
 
 	// LogDir is a directory of this machine for the output of the job, which exists. Where it is the same directory on the
 	// node, the driver may have the job write its output there, to files that begin with the name of the job.
@@ -59,6 +61,13 @@ type Job struct {
 	TimeLimit time.Duration // after which the engine may end the job, rounded up to what the engine can count; zero for none
 	Memory    int64         // bytes that the job needs; zero: what the site gives
 	Requeue   bool          // the engine may run the job again if its node was lost or the job was preempted
+}
+
+// Path is a part of a machine that a job needs.
+type Path struct {
+	Source string // path on the machine, or the name of a volume that the engine makes where there is none
+	Target string // path for the job; another one than Source only for a volume
+	Write  bool   // the job may change it
 }
 
 // Ref names a job.
@@ -120,18 +129,22 @@ const (
 
 // Capabilities is what an engine and its site can do.
 type Capabilities struct {
-	Version    string
-	Accounting bool          // the engine remembers jobs that ended long ago
-	KillWait   time.Duration // between SIGTERM and SIGKILL; zero if not known
-	Memory     time.Duration // how long the engine knows a job that has ended, without accounting; zero if not known
-	Problem    string        // why the engine would refuse every job; empty if nothing is known
-	Notes      []string      // what a user should know about the site, one sentence each without a full stop
+	Version      string
+	Accounting   bool          // the engine remembers jobs that ended long ago
+	KillWait     time.Duration // between SIGTERM and SIGKILL; zero if not known
+	Memory       time.Duration // how long the engine knows a job that has ended, without accounting; zero if not known
+	Problem      string        // why the engine would refuse every job; empty if nothing is known
+	MissingImage string        // image for jobs that has to be fetched first, as Problem says; empty if it is there
+	Notes        []string      // what a user should know about the site, one sentence each without a full stop
 }
 
 // Channel runs the client of an engine on this machine or, by ssh, on a login node.
 type Channel struct {
 	SSH string   // destination as for ssh(1); empty: this machine
 	Env []string // environment of the client or of ssh
+
+	// Outlive lets the client on this machine go on if this process ends.
+	Outlive bool
 
 	// Only names the variables that the client gets, of Env or of the login node; nil for all.
 	Only []string

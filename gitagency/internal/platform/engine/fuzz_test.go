@@ -109,16 +109,3 @@ func FuzzShellWord(f *testing.F) {
 		}
 	})
 }
-
-// FuzzEscapeInput has a shell print an input.
-func FuzzEscapeInput(f *testing.F) {
-	for _, text := range []string{"", "it's", "a\x00b\r\n", `\0101 \c`, "100%s", "\xff\x7f"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "printf %b '"+escapeInput(text)+"'").Output()
-		if err != nil || string(out) != text {
-			t.Errorf("%q was printed as %q, %v", text, out, err)
-		}
-	})
-}

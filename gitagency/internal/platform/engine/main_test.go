@@ -5,16 +5,19 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/git-agency/git-agency/scripts/fakepodman"
 	"github.com/git-agency/git-agency/scripts/fakeslurm"
 )
 
 // afterTests run when all tests have ended.
 var afterTests []func()
 
-// TestMain makes this test binary run as a program of the simulated Slurm when it is called by its name.
+// TestMain makes this test binary run as a program of a simulated engine when it is called by its name.
 func TestMain(m *testing.M) {
-	if main := fakeslurm.Programs()[filepath.Base(os.Args[0])]; main != nil {
-		main()
+	for _, programs := range []map[string]func(){fakeslurm.Programs(), fakepodman.Programs()} {
+		if main := programs[filepath.Base(os.Args[0])]; main != nil {
+			main()
+		}
 	}
 	exit := m.Run()
 	for _, after := range afterTests {

@@ -10,22 +10,41 @@ import (
 
 // Config says which engine to use, and how its site wants it.
 type Config struct {
-	Name      string   // slurm
-	SSH       string   // login node on which its client runs; empty: this machine
+	Name      string   // slurm or podman
+	SSH       string   // machine on which its client runs; empty: this one
 	Env       []string // environment of its client
 	Partition string   // partition of Slurm; empty: that of the site
 	Account   string   // account of Slurm; empty: that of the site
+	Client    string   // podman or docker; empty: podman, or docker where that alone is installed on this machine
+	Image     string   // image of containers
 	Args      []string // further arguments of its submit command
 }
 
 // Open returns the driver of an engine.
 func Open(c Config) (Driver, error) {
+	channel := Channel{SSH: c.SSH, Env: c.Env}
 	switch c.Name {
 	case "slurm":
-		return Slurm{Channel: Channel{SSH: c.SSH, Env: c.Env}, Partition: c.Partition, Account: c.Account, Args: c.Args}, nil
+		return Slurm{Channel: channel, Partition: c.Partition, Account: c.Account, Args: c.Args}, nil
+	case "podman":
+		return Podman{Channel: channel, Client: c.ContainerClient(), Image: c.Image, Args: c.Args}, nil
 	}
 	return nil, fmt.Errorf("there is no engine %q", c.Name)
 }
+
+// ContainerClient returns the client of the container engine.
+func (c Config) ContainerClient() string {
+	switch {
+	case c.Client != "":
+		return c.Client
+	case c.SSH == "" && !hasProgram(c.Env, "podman") && hasProgram(c.Env, "docker"):
+		return "docker"
+	}
+	return "podman"
+}
+
+// HasOwnRoot reports whether jobs of an engine have a root file system of their own: that of an image.
+func (c Config) HasOwnRoot() bool { return c.Name == "podman" }
 
 // Self returns what an engine tells a job by its environment: the name of the node, and the number of the attempt.
 func Self(env []string) (node string, attempt int) {

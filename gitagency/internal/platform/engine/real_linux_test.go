@@ -39,20 +39,18 @@ func ownSite(t *testing.T) site {
 // clusterSite returns the cluster of a configuration.
 func clusterSite(conf string) site {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + os.Getenv("HOME"), "SLURM_CONF=" + conf}
-	return site{
-		env:     env,
-		requeue: func(t *testing.T, id string) { runClient(t, env, "scontrol", "requeue", id) },
-		down: func(t *testing.T) []string {
-			text, err := os.ReadFile(conf)
-			must(t, err)
-			other := filepath.Join(t.TempDir(), "slurm.conf")
-			text = regexp.MustCompile(`(?m)^SlurmctldPort=.*$`).ReplaceAll(text, []byte("SlurmctldPort=1\nMessageTimeout=2"))
-			must(t, os.WriteFile(other, text, 0o644))
-			return append(env[:len(env)-1:len(env)-1], "SLURM_CONF="+other)
-		},
-
-		killWait: 5 * time.Second,
+	s := slurmSite(env)
+	s.requeue = func(t *testing.T, id string) { runClient(t, env, "scontrol", "requeue", id) }
+	s.down = func(t *testing.T) []string {
+		text, err := os.ReadFile(conf)
+		must(t, err)
+		other := filepath.Join(t.TempDir(), "slurm.conf")
+		text = regexp.MustCompile(`(?m)^SlurmctldPort=.*$`).ReplaceAll(text, []byte("SlurmctldPort=1\nMessageTimeout=2"))
+		must(t, os.WriteFile(other, text, 0o644))
+		return append(env[:len(env)-1:len(env)-1], "SLURM_CONF="+other)
 	}
+	s.killWait = 5 * time.Second
+	return s
 }
 
 var sharedCluster = sync.OnceValues(func() (conf string, err error) {
@@ -98,7 +96,12 @@ func stopCluster(dir string) error {
 
 func TestRealSlurmConforms(t *testing.T) {
 	t.Parallel()
-	testDriver(t, realSite)
+	testDriver(t, realSite, conformance)
+}
+
+func TestRealSlurm(t *testing.T) {
+	t.Parallel()
+	testDriver(t, realSite, slurmTests)
 }
 
 func TestRealSlurmEndsJobAfterTimeLimit(t *testing.T) {
@@ -121,9 +124,9 @@ func TestRealSlurmPreempts(t *testing.T) {
 		ref := b.submit(t, low)
 		b.waitForOutput(t, ref, "none\n")
 		node := b.waitFor(t, ref, func(s Status) bool { return s.State == Running }).Node
-		b.driver.Partition, b.driver.Args = "high", []string{"--exclusive", "--nodelist=" + node}
+		b.slurm(func(s *Slurm) { s.Partition, s.Args = "high", []string{"--exclusive", "--nodelist=" + node} })
 		high := b.submit(t, b.shell("high-"+low.Name[len(b.prefix):], "exit 0"))
-		b.driver.Partition, b.driver.Args = "", nil
+		b.slurm(func(s *Slurm) { s.Partition, s.Args = "", nil })
 		b.waitForEnd(t, high)
 		want := Status{Name: ref.Name, ID: ref.ID, State: Ended, Reason: Exited, Exit: new(0), Attempt: 2}
 		if !requeue {

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Slurm runs jobs by the commands of Slurm: sbatch, squeue, sacct, scancel, srun, scontrol and sinfo.
@@ -23,7 +21,7 @@ type Slurm struct {
 	Partition, Account string   // empty: what the site gives
 	Args               []string // arguments of sbatch that a site wants, after ours; a later option wins
 
-	after func(time.Duration) <-chan time.Time // time.After, but in tests
+	poller
 }
 
 var _ Driver = Slurm{}
@@ -111,30 +109,6 @@ func (s Slurm) submitArgs(job Job) []string {
 		args = append(args, "--account="+s.Account)
 	}
 	return append(args, s.Args...)
-}
-
-// check refuses a job that no script can hold or whose name could not be looked up.
-func (j Job) check() error {
-	const most = 128 // bytes of a name, which begins file names
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
-	switch {
-	case j.Name == "" || len(j.Name) > most || strings.Trim(j.Name, letters) != "":
-		return fmt.Errorf("%q is not a name of a job", j.Name)
-	case len(j.Argv) == 0:
-		return fmt.Errorf("job %s has no program", j.Name)
-	case j.LogDir != "" && !filepath.IsAbs(j.LogDir):
-		return fmt.Errorf("job %s: %s is not an absolute path", j.Name, j.LogDir)
-	}
-	for _, word := range slices.Concat(j.Argv, j.Programs, []string{j.LogDir}) {
-		// sbatch refuses scripts with "\r\n", and a shell does not pass a NUL.
-		if strings.ContainsFunc(word, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }) {
-			return fmt.Errorf("job %s: %q has a control character", j.Name, word)
-		}
-	}
-	if slices.Contains(append(slices.Clone(j.Programs), j.Argv[0]), "") {
-		return fmt.Errorf("job %s has an empty program name", j.Name)
-	}
-	return nil
 }
 
 // Cancel ends a job by scancel, which signals all processes of the job.
@@ -252,6 +226,5 @@ func (s Slurm) hasProgram(name string) bool {
 	if s.SSH != "" {
 		return true
 	}
-	_, err := proc.LookPath(s.Env, name)
-	return err == nil
+	return hasProgram(s.Env, name)
 }

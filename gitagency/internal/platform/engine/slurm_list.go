@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
 // List asks squeue, and sacct for jobs that squeue does not know any more. Of several jobs of one name, the newest counts.
@@ -128,61 +127,7 @@ func match(cluster string, jobs []Ref, told []slurmJob) (found []Status, missing
 	return found, missing
 }
 
-// Pauses between two queries of Watch. Slurm asks its users not to query in short loops.
-const (
-	firstPause = time.Second
-	lastPause  = 10 * time.Second
-)
-
 // Watch asks List in pauses that grow while nothing changes. It calls changed with the states of all jobs that the engine knows.
 func (s Slurm) Watch(ctx context.Context, jobs []Ref, changed func([]Status) bool, failed func(error)) error {
-	var last map[string]Status
-	pause := firstPause
-	for {
-		now, err := s.List(ctx, jobs)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			if failed != nil {
-				failed(err)
-			}
-		default:
-			byName := map[string]Status{}
-			for _, st := range now {
-				byName[st.Name] = st
-			}
-			if last == nil || !maps.EqualFunc(last, byName, Status.equal) {
-				if !changed(now) {
-					return nil
-				}
-				last, pause = byName, firstPause
-			}
-		}
-		if err := s.wait(ctx, pause); err != nil {
-			return err
-		}
-		pause = min(pause*3/2, lastPause)
-	}
-}
-
-// wait returns after a pause, or the cause of ctx when that has ended.
-func (s Slurm) wait(ctx context.Context, pause time.Duration) error {
-	after := s.after
-	if after == nil {
-		after = time.After
-	}
-	select {
-	case <-after(pause):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// equal reports whether two states are the same.
-func (s Status) equal(t Status) bool {
-	sameExit := (s.Exit == nil) == (t.Exit == nil) && (s.Exit == nil || *s.Exit == *t.Exit)
-	s.Exit, t.Exit = nil, nil
-	return sameExit && s == t
+	return s.watch(ctx, func() ([]Status, error) { return s.List(ctx, jobs) }, changed, failed)
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -15,11 +14,8 @@ import (
 // Logs reads the files of the LogDir, if the job writes there, and else runs tail on the node as a step of the job, which is
 // possible while the job runs. Output of a job that has not begun is empty.
 func (s Slurm) Logs(ctx context.Context, job Ref, req LogsRequest, to io.Writer) (int64, error) {
-	if req.Stream != Stdout && req.Stream != Stderr {
-		return 0, fmt.Errorf("%q is not a stream of a job", req.Stream)
-	}
-	if req.Offset < 0 {
-		return 0, fmt.Errorf("%d is not a position in a stream", req.Offset)
+	if err := req.check(); err != nil {
+		return 0, err
 	}
 	out := &logReader{to: to, offset: req.Offset}
 	pause := firstPause

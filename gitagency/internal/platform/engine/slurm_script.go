@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // script returns the batch script of a job.
 func script(job Job) string {
@@ -11,12 +8,9 @@ func script(job Job) string {
 	if job.LogDir == "" {
 		text = strings.Replace(text, sharedOutput, "", 1)
 	}
-	if job.Stdin == "" {
-		text = strings.Replace(text, fileInput, "", 1)
-	}
 	programs := append([]string{job.Argv[0]}, job.Programs...)
 	return strings.NewReplacer(
-		"@NAME@", shellWord(job.Name), "@DIR@", shellWord(job.LogDir), "@INPUT@", escapeInput(job.Stdin), "@PROGRAMS@", shellWords(programs),
+		"@NAME@", shellWord(job.Name), "@DIR@", shellWord(job.LogDir), "@PROGRAMS@", shellWords(programs),
 		"@PROGRAM_LIST@", shellWord(strings.Join(programs, ", ")), "@ARGUMENTS@", shellWords(job.Argv[1:]), "@NODE_DIR@", nodeDir, "@CHECK@", checkNodeDir,
 	).Replace(text)
 }
@@ -44,16 +38,8 @@ open=
 		kept=
 	fi
 fi
-` + fileInput + `umask "$mask"
-found=
-for program in @PROGRAMS@; do
-	case $program in
-	*/*) [ -f "$program" ] && [ -x "$program" ] && found=$program ;;
-	*) command -v "$program" >/dev/null 2>&1 && found=$program ;;
-	esac
-	[ -z "$found" ] || break
-done
-set -- @ARGUMENTS@
+umask "$mask"
+` + findProgram + `set -- @ARGUMENTS@
 if [ -z "$found" ]; then
 	echo "$name: no such program on $(hostname): "@PROGRAM_LIST@ >&2
 	status=127
@@ -71,20 +57,23 @@ fi
 exit "$status"
 `
 
+// findProgram finds the first program that exists on a machine.
+const findProgram = `found=
+for program in @PROGRAMS@; do
+	case $program in
+	*/*) [ -f "$program" ] && [ -x "$program" ] && found=$program ;;
+	*) command -v "$program" >/dev/null 2>&1 && found=$program ;;
+	esac
+	[ -z "$found" ] || break
+done
+`
+
 // sharedOutput opens the output in the LogDir, if this is the directory in which Submit made the marker.
 const sharedOutput = `dir=@DIR@
 if [ -f "$dir/$name.job" ] && { true >>"$dir/$name.stdout" && true >>"$dir/$name.stderr"; } 2>/dev/null; then
 	exec >>"$dir/$name.stdout" 2>>"$dir/$name.stderr"
 	open=yes
 fi
-`
-
-// fileInput gives the program an input from a file without a name. A here-document would leave a process of the shell that
-// writes it.
-const fileInput = `input=$(mktemp "${TMPDIR:-/tmp}/job-input.XXXXXX") || exit 125
-printf %b '@INPUT@' >"$input" || { rm -f "$input"; exit 125; }
-exec <"$input"
-rm -f "$input"
 `
 
 // nodeDir is the shell word for the directory of a node that holds the output of jobs whose LogDir is not visible there.
@@ -109,18 +98,4 @@ func shellWords(words []string) string {
 		quoted[i] = shellWord(w)
 	}
 	return strings.Join(quoted, " ")
-}
-
-// escapeInput quotes an input for printf %b inside single quotes. sbatch refuses a script with a NUL or with "\r\n".
-func escapeInput(text string) string {
-	var b strings.Builder
-	for _, c := range []byte(text) {
-		switch {
-		case c == '\'' || c == '\\' || c < ' ' && c != '\n' && c != '\t' || c == 0x7f:
-			fmt.Fprintf(&b, `\0%03o`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
 }

@@ -59,18 +59,22 @@ func TestScripts(t *testing.T) {
 		"plain": {Name: "agency-1", Argv: []string{"/opt/tool"}},
 		"full": {
 			Name: "agency-2", Argv: []string{"/home/it's/tool", "a b", "", "$(x)\n", "@DIR@"}, Programs: []string{"tool"}, LogDir: "/shared/my logs",
-			Stdin: "one\ttwo\r\nit's 100%\\\x00@NAME@\n",
 		},
 	} {
-		got, path := script(job), filepath.Join("testdata", "script-"+name+".sh")
-		if *update {
-			must(t, os.WriteFile(path, []byte(got), 0o644))
-		}
-		want, err := os.ReadFile(path)
-		must(t, err)
-		if got != string(want) {
-			t.Errorf("%s is now\n%s", path, got)
-		}
+		requireRecorded(t, filepath.Join("testdata", "script-"+name+".sh"), script(job))
+	}
+}
+
+// requireRecorded compares a text with a file.
+func requireRecorded(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		must(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	must(t, err)
+	if got != string(want) {
+		t.Errorf("%s is now\n%s", path, got)
 	}
 }
 
@@ -318,17 +322,18 @@ func TestListAsksAccounting(t *testing.T) {
 func TestWatchPauses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, simulatedSite(t))
-	b.driver.Args = []string{"--hold"}
+	b.slurm(func(s *Slurm) { s.Args = []string{"--hold"} })
 	ref := b.submit(t, b.shell("job", "exit 0"))
 	var pauses []time.Duration
 	expired := make(chan time.Time)
 	close(expired)
-	b.driver.after = func(d time.Duration) <-chan time.Time {
+	after := func(d time.Duration) <-chan time.Time {
 		if pauses = append(pauses, d); len(pauses) == 8 {
 			must(t, b.driver.Cancel(context.Background(), ref))
 		}
 		return expired
 	}
+	b.slurm(func(s *Slurm) { s.after = after })
 	must(t, b.driver.Watch(watchContext(t), []Ref{ref}, func(all []Status) bool { return all[0].State != Ended || len(pauses) < 8 }, nil))
 	if pauses[0] != firstPause || pauses[7] != lastPause || !slices.IsSorted(pauses) || len(pauses) != 8 {
 		t.Errorf("pauses were %v", pauses)
@@ -346,7 +351,7 @@ func TestWatchGoesOnWhileControllerIsDown(t *testing.T) {
 	pauses := 0
 	expired := make(chan time.Time)
 	close(expired)
-	b.driver.after = func(time.Duration) <-chan time.Time {
+	after := func(time.Duration) <-chan time.Time {
 		switch pauses++; pauses {
 		case 1:
 			runClient(t, b.env, "slurmlab", "down")
@@ -357,6 +362,7 @@ func TestWatchGoesOnWhileControllerIsDown(t *testing.T) {
 		}
 		return expired
 	}
+	b.slurm(func(s *Slurm) { s.after = after })
 	must(t, b.driver.Watch(watchContext(t), []Ref{ref, other}, func(all []Status) bool {
 		told++
 		return !slices.ContainsFunc(all, func(s Status) bool { return s.Reason == NodeLost })

@@ -19,12 +19,6 @@ if [ -z "$open" ]; then
 		kept=
 	fi
 fi
-input=$(mktemp "${TMPDIR:-/tmp}/job-input.XXXXXX") || exit 125
-printf %b 'one	two\0015
-it\0047s 100%\0134\0000@NAME@
-' >"$input" || { rm -f "$input"; exit 125; }
-exec <"$input"
-rm -f "$input"
 umask "$mask"
 found=
 for program in '/home/it'\''s/tool' tool; do

@@ -1,4 +1,4 @@
-package fakeslurm
+package descendants
 
 import (
 	"os"
@@ -43,8 +43,8 @@ func pids() (all []int) {
 	return all
 }
 
-// identity returns a text that tells a process from a later one with the same id; empty if it is gone.
-func identity(pid int) string {
+// Identity returns a text that tells a process from a later one with the same id; empty if it is gone.
+func Identity(pid int) string {
 	s, ok := readStat(pid)
 	if !ok || s.isDead {
 		return ""
