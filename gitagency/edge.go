@@ -114,7 +114,7 @@ func dataView(err error) error {
 	case *fault.CannotRunError:
 		return &CannotRunError{Program: e.Program, Code: e.Code, Err: publicError(e.Err)}
 	case *fault.SetupError:
-		return &SetupError{ID: e.ID, Err: publicError(e.Err)}
+		return &SetupError{ID: e.ID, Err: publicError(e.Err), Submitting: e.Submitting}
 	case *fault.EndedError:
 		return (*EndedError)(e)
 	case *fault.NestedRepositoryError:

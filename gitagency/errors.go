@@ -247,9 +247,11 @@ func (e *CannotRunError) Unwrap() error { return e.Err }
 type SetupError struct {
 	ID  string
 	Err error
+
+	Submitting bool // it is that of a job for another platform: the run can be resumed
 }
 
-func (e *SetupError) Error() string { return (&fault.SetupError{ID: e.ID, Err: e.Err}).Error() }
+func (e *SetupError) Error() string { return (*fault.SetupError)(e).Error() }
 
 func (e *SetupError) Unwrap() error { return e.Err }
 

@@ -80,7 +80,7 @@ var floors = []struct {
 	{dir: "mailbox", imports: "quote guard"},
 	{dir: "outlet"},
 	{dir: "plaintext", imports: "quote"},
-	{dir: "platform/engine", imports: "proc quote"},
+	{dir: "platform/engine", imports: "images proc quote"},
 	{dir: "runner", imports: "proc quote"},
 	{dir: "treediff", imports: "quote", reserved: "github.com/sergi/go-diff/diffmatchpatch"},
 	{dir: "upload", imports: "undo lock guard"},
@@ -91,7 +91,7 @@ var floors = []struct {
 		imports: "lock terminal proc readlimit git/object git/config git git/fsck git/repair git/status git/snapshot git/submodule git/merge git/update " +
 			"store guard archive confine quote",
 	},
-	{dir: "settings", imports: "beneath durable proc readlimit git/config git store guard copies toolconfig rootfs images walls confine treediff runner platform/engine fault"},
+	{dir: "settings", imports: "beneath durable proc readlimit git/config git store guard copies toolconfig rootfs images walls confine treediff runner platform/engine quote fault"},
 	{dir: "platform/hub", imports: "proc git/object git/index git git/repair git/transport store quote fault settings"},
 	{
 		dir: "core",

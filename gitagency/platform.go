@@ -62,8 +62,8 @@ func (r *Repository) stopJob(ctx context.Context, query string, force bool) (sto
 	if _, _, err = r.platforms.Stop(ctx, i.ID); err == nil || !force || ctx.Err() != nil {
 		return err == nil, err
 	}
-	r.core.Warn("the result of %s is given up: %v", i.ID, err)
-	return true, r.platforms.GiveUp(ctx, i.ID)
+	r.core.Warn("the result of %s is given up, and its job may go on: %v", i.ID, err)
+	return false, r.platforms.GiveUp(ctx, i.ID)
 }
 
 // copyJobOutput returns the function by which logs and attach read the output of a run that another machine executes.
@@ -79,11 +79,12 @@ func (r *Repository) copyJobOutput(ctx context.Context, query string) func(follo
 
 // JobRequest names the job that a node is to execute.
 type JobRequest struct {
-	Hub         string // path or URL of the hub
-	ID          string // id of the invocation
-	Job         string // commit of the job
-	Dir         string // directory for repositories and sandboxes; empty: in the user's cache directory
-	Environment string // file with the variables that the agent needs, if the node can read it; empty for none
+	Hub          string // path or URL of the hub
+	ID           string // id of the invocation
+	Job          string // commit of the job
+	Dir          string // directory for repositories and sandboxes; empty: in the user's cache directory
+	ExclusiveDir bool   // lock a directory of its own below Dir: processes of other containers cannot be seen
+	Environment  string // file with the variables that the agent needs, if the node can read it; empty for none
 
 	Options        Options         // Dir is not used
 	Force          <-chan struct{} // as in ExecuteRunRequest
@@ -98,7 +99,7 @@ func ExecuteJob(ctx context.Context, req JobRequest) (exit int, err error) {
 		return 0, publicError(err)
 	}
 	request := node.Request{
-		Hub: req.Hub, ID: req.ID, Job: req.Job, Dir: req.Dir, Environment: req.Environment, Options: opts, Force: req.Force,
+		Hub: req.Hub, ID: req.ID, Job: req.Job, Dir: req.Dir, ExclusiveDir: req.ExclusiveDir, Environment: req.Environment, Options: opts, Force: req.Force,
 		Stdout: req.Stdout, Stderr: req.Stderr,
 	}
 	env := opts.Env

@@ -184,7 +184,7 @@ func TestCompletionCandidates(t *testing.T) {
 		{"modes behind an equals sign", "start --mode=h", "--mode=headed\n--mode=headless\n"},
 		{"a long flag may have one dash", "start -mode ~", "headed\nheadless\n"},
 		{"supported changesets", "start --changeset ~", "worktree\nclone\noverlay\nauto\n"},
-		{"supported platforms", "start --platform ~", "local\nslurm\n"},
+		{"supported platforms", "start --platform ~", "local\nslurm\npodman\n"},
 		{"supported isolation", "start --isolation ~", "os\nnone\n"},
 		{"supported outputs", "start --outputs ~", "open\nnone\n"},
 		{"supported software", "start --software=~", "--software=host\n\tdirectories\n"},

@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 
+	"github.com/git-agency/git-agency/scripts/fakepodman"
 	"github.com/git-agency/git-agency/scripts/fakeslurm"
 )
 
@@ -11,4 +12,5 @@ func addPlatformCommands(commands map[string]func()) {
 	commands["escapist"] = escapistMain
 	commands["listener"] = listenerMain
 	maps.Copy(commands, fakeslurm.Programs())
+	maps.Copy(commands, fakepodman.Programs())
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/scripts/fakepodman"
 	"github.com/git-agency/git-agency/scripts/fakeslurm"
 )
 
@@ -330,5 +331,60 @@ func TestEndThatAnotherProcessRecords(t *testing.T) {
 	_ = cmd.Wait() // the exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != 4 || !strings.Contains(stderr.String(), "'git agency logs "+id+"' shows its output") {
 		t.Errorf("it ended with %d: %s", code, stderr.String())
+	}
+}
+
+// newFakePodmanLab returns a lab with an integration worktree "wt" and a simulated podman of its own, and the directory with the state of that.
+func newFakePodmanLab(t *testing.T) (l *lab, dir string) {
+	t.Helper()
+	l = newLab(t)
+	bin, err := fakepodman.Install(l.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(l.dir, ".podman")
+	l.write(filepath.Join(dir, fakepodman.EnvironmentFile), strings.Join(l.env, "\n"))
+	l.env = append(l.env, fakepodman.DirVariable+"="+dir, "PATH="+bin+":"+l.bin+":"+os.Getenv("PATH"))
+	t.Cleanup(func() {
+		if err := fakepodman.KillAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	l.agency("worktree", "create", "wt")
+	l.git("config", "agency.p.platform", "podman")
+	l.git("config", "agency.platform.podman.image", fakepodman.Image)
+	l.git("config", "agency.platform.podman.dir", t.TempDir()) // which restore leaves alone
+	return l, dir
+}
+
+// TestContainerImportKilledAtAnyChange kills the command that imports the result of a container. After the landing or the discard of
+// the sandbox, the container is gone.
+func TestContainerImportKilledAtAnyChange(t *testing.T) {
+	t.Parallel()
+	l, dir := newFakePodmanLab(t)
+	id := l.agency("run", "wt", "--profile", "p", "--detach", "--", "sh", "-c", "echo new >new; git add new; git commit -qm new")
+	if !waitUntil(func() bool {
+		return strings.Contains(l.read(filepath.Join(dir, "containers", "agency-"+id, "state")), `"exited"`)
+	}) {
+		t.Fatal("the container does not end")
+	}
+	restore := l.save()
+	for n := 1; ; n += killStep(15, 3) {
+		done, last := l.runKilledWithEnv(nil, n, "git-agency", "ls")
+		point := strconv.Itoa(n) + ", before " + last
+		if n%2 == 0 {
+			l.agency("discard", id)
+		} else {
+			l.agency("land", id)
+		}
+		if left, err := os.ReadDir(filepath.Join(dir, "containers")); err != nil || len(left) > 0 {
+			t.Fatalf("%s: containers are left: %v, %v", point, left, err)
+		}
+		l.fixAll(point) // temporary files
+		restore()
+		if done {
+			t.Logf("%d kill points", n-1)
+			return
+		}
 	}
 }

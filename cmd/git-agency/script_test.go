@@ -46,7 +46,7 @@ func runScript(t *testing.T, file string) {
 			if err := makeGitTemplate(env.WorkDir); err != nil {
 				return err
 			}
-			if err := makeSlurm(env); err != nil {
+			if err := makeEngines(env); err != nil {
 				return err
 			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "home", ".gitconfig"), []byte(withoutDetach), 0o644)

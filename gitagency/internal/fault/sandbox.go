@@ -41,6 +41,8 @@ func (e *SetupCommandError) Unwrap() error { return e.Err }
 type SetupError struct {
 	ID  string
 	Err error
+
+	Submitting bool // it is that of a job for another platform: the run can be resumed
 }
 
 func (e *SetupError) Error() string { return fmt.Sprintf("set up sandbox %s: %v", e.ID, e.Err) }

@@ -20,7 +20,7 @@ func (c *Client) Forget(ctx context.Context, id string) {
 		return
 	}
 	if err := errors.Join(c.forgetHub(ctx, m), c.cleanUp(ctx, m)); err != nil {
-		c.r.Warn("what is left of %s in the hub and at its engine could not be removed: %v", id, err)
+		c.r.Warn("what is left of %s in the hub, and of its job %s at its engine, could not be removed: %v", id, ref(c.r, m).Name, err)
 	}
 }
 
@@ -43,8 +43,35 @@ func (c *Client) ForgetEnded(ctx context.Context) error {
 // forgetHub deletes the refs of an invocation in the hub of its last run.
 func (c *Client) forgetHub(ctx context.Context, m store.InvocationMeta) error {
 	h, err := openHub(ctx, c.r, m.Hub, m.BaseCommit)
+	if err == nil {
+		err = c.keepLateResult(ctx, h, m)
+	}
 	if err != nil {
 		return err
 	}
 	return h.Forget(ctx, m.InvocationID)
+}
+
+// keepLateResult keeps a result of the last run that came after its end was recorded as a snapshot: its ref in the hub is about to be
+// deleted or moved.
+func (c *Client) keepLateResult(ctx context.Context, h *hub.Hub, m store.InvocationMeta) error {
+	if m.JobCommit == "" { // it had no run
+		return nil
+	}
+	found, err := c.findResults(ctx, h, []store.InvocationMeta{m})
+	late, is := found[m.InvocationID]
+	if err != nil || !is {
+		return err
+	}
+	number, err := c.receive(ctx, h, m, late.Commit)
+	switch {
+	case errors.Is(err, errOtherRun):
+		return nil
+	case isRefusal(c.r, err):
+		c.r.Warn("a result of %s that is not in its sandbox was refused, and is commit %s: %v", m.InvocationID, late.Commit, err)
+		return nil
+	case err == nil:
+		c.r.Warn("a result of %s that came after its end is kept as snapshot %s/%d", m.InvocationID, m.InvocationID, number)
+	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -166,6 +167,9 @@ func (c *Client) lastStderrLine(ctx context.Context, m store.InvocationMeta) str
 	if err != nil {
 		return ""
 	}
+	const most = 30 * time.Second // an engine may hang, and a command waits
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
 	var text bytes.Buffer
 	if _, err := driver.Logs(ctx, ref(c.r, m), engine.LogsRequest{Stream: engine.Stderr}, &lastBytes{to: &text}); err != nil {
 		return ""

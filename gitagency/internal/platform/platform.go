@@ -1,5 +1,6 @@
-// Package platform is the life of a run that another machine executes, on the machine of its user: it submits the job to the engine
-// of the platform, asks that how the job is, stops it, follows its output, and imports the result into the sandbox.
+// Package platform is the life of a run that a node executes, another machine or a container, on the machine of its user: it
+// submits the job to the engine of the platform, asks that how the job is, stops it, follows its output, and imports the result
+// into the sandbox.
 //
 // No process supervises such a run. The record says that it goes on; any command that asks for its state asks the engine and the
 // hub, and records what it finds. A result in the hub is the truth about the end of a run. The engine only says which jobs are
@@ -42,11 +43,17 @@ func openEngine(r *core.Repository, name string) (engine.Driver, settings.Platfo
 	if err != nil {
 		return nil, p, err
 	}
+	d, err := openDriver(p)
+	return d, p, err
+}
+
+// openDriver returns the driver of a platform.
+func openDriver(p settings.Platform) (engine.Driver, error) {
 	d, err := engine.Open(p.Config)
 	if err != nil {
-		err = &fault.UnsupportedError{Primitive: "platform", Value: name, Why: err.Error()}
+		err = &fault.UnsupportedError{Primitive: "platform", Value: p.Name, Why: err.Error()}
 	}
-	return d, p, err
+	return d, err
 }
 
 // openHub returns the hub of a name in a record or a setting.
@@ -76,10 +83,13 @@ func (c *Client) record(id string) store.InvocationMeta {
 	return c.r.Store.Invocation(c.r.ID, id, nil).Record
 }
 
-// engineLabel returns the name of a platform for messages.
-func engineLabel(platform string) string {
+// engineLabel returns the name of the engine of a platform for messages.
+func (c *Client) engineLabel(platform string) string {
 	if platform == settings.PlatformSlurm {
 		return "Slurm"
+	}
+	if p, err := c.r.Settings.Platform(platform); err == nil && p.HasOwnRoot() {
+		return p.ContainerClient()
 	}
 	return platform
 }

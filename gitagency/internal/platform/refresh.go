@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
@@ -227,10 +228,14 @@ func (c *Client) recordEnd(ctx context.Context, h *hub.Hub, m store.InvocationMe
 			return fmt.Errorf("the result of %s cannot be imported: %w", id, err)
 		}
 		if end.Status == store.StatusStopped && !now.StopRequested {
-			end.Status, end.Reason = interruptedAs(now, st)
+			end.Status, end.Reason = c.interruptedAs(now, st)
 		}
 	} else {
 		end = c.lostRun(ctx, now, st)
+		settled, err := c.settleLost(ctx, h, now, st)
+		if err != nil || !settled {
+			return err
+		}
 	}
 	change := end.Change
 	end.Change = func(m *store.InvocationMeta) {
@@ -251,7 +256,32 @@ func (c *Client) recordEnd(ctx context.Context, h *hub.Hub, m store.InvocationMe
 	c.mu.Lock()
 	c.results[id] = end.Result
 	c.mu.Unlock()
+	if result == nil { // it is cleaned up
+		return nil
+	}
 	return c.cleanUp(ctx, now)
+}
+
+// settleLost makes sure that no job can work on a run whose end is recorded without a result. settled is false if the next look may find
+// one.
+func (c *Client) settleLost(ctx context.Context, h *hub.Hub, m store.InvocationMeta, st engine.Status) (settled bool, err error) {
+	if st.State == "" && m.PlatformJob == "" { // the client of the engine may be about to start it: a node does nothing without its job
+		refs, err := h.Refs(ctx, m.InvocationID)
+		if job := hub.JobRef(m.InvocationID); err == nil && refs[job] == m.JobCommit && m.JobCommit != "" {
+			err = h.Update(ctx, transport.RefUpdate{Ref: job, Old: m.JobCommit})
+		}
+		if err != nil {
+			return false, err
+		}
+		if states, err := c.askEngine(ctx, []store.InvocationMeta{m}); err != nil || len(states) > 0 {
+			return false, err
+		}
+	}
+	if err := c.cleanUp(ctx, m); err != nil {
+		return false, err
+	}
+	found, err := c.findResults(ctx, h, []store.InvocationMeta{m}) // a job that was told to end has pushed what it had
+	return len(found) == 0, err
 }
 
 // cleanUp removes what is kept only as long as a run goes on. The refs in the hub stay until the invocation ends.
@@ -261,7 +291,7 @@ func (c *Client) cleanUp(ctx context.Context, m store.InvocationMeta) error {
 		err = driver.Reap(ctx, ref(c.r, m))
 	}
 	if err != nil {
-		c.r.Warn("what %s keeps of the job of %s could not be removed: %v", engineLabel(m.Primitives.Platform), m.InvocationID, err)
+		c.r.Warn("what %s keeps of the job of %s could not be removed: %v", c.engineLabel(m.Primitives.Platform), m.InvocationID, err)
 	}
 	return c.removeEnvironment(m.InvocationID)
 }
@@ -273,7 +303,7 @@ func failedRun(reason string) runs.JobEnd {
 
 // lostRun returns the end of a run that left no result, by what the engine says.
 func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.Status) runs.JobEnd {
-	label := engineLabel(m.Primitives.Platform)
+	label := c.engineLabel(m.Primitives.Platform)
 	on := ""
 	if node := st.Node; node != "" {
 		on = " on " + node
@@ -319,8 +349,8 @@ func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.
 const exitNotFound = 127
 
 // interruptedAs returns the status of a run that was told to end, not by us.
-func interruptedAs(m store.InvocationMeta, st engine.Status) (status, reason string) {
-	label := engineLabel(m.Primitives.Platform)
+func (c *Client) interruptedAs(m store.InvocationMeta, st engine.Status) (status, reason string) {
+	label := c.engineLabel(m.Primitives.Platform)
 	switch st.Reason {
 	case engine.Preempted:
 		return store.StatusStopped, label + " preempted it; what it had done is kept"

@@ -1,8 +1,10 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
@@ -57,7 +60,7 @@ func (c *Client) Submit(ctx context.Context, id string) error {
 	if context.Cause(ctx) != nil {
 		failed.Status, failed.Reason, failed.ExitCode = store.StatusStopped, "it was stopped before it was submitted", runs.ExitStopped
 	}
-	return errors.Join(&fault.SetupError{ID: id, Err: err}, cleanup, runs.EndJob(undone, c.r, id, failed, func(func()) {}))
+	return errors.Join(&fault.SetupError{ID: id, Err: err, Submitting: true}, cleanup, runs.EndJob(undone, c.r, id, failed, func(func()) {}))
 }
 
 // unknownSubmitError reports a submission of which it is not known whether the engine took it.
@@ -71,7 +74,12 @@ func (e *unknownSubmitError) Unwrap() error { return e.err }
 // submit is Submit without the record of a failure. before is the record from before the run.
 func (c *Client) submit(ctx context.Context, before store.InvocationMeta) error {
 	id := before.InvocationID
-	driver, platform, err := openEngine(c.r, before.Primitives.Platform)
+	platform, err := c.r.Settings.Platform(before.Primitives.Platform)
+	if err != nil {
+		return err
+	}
+	platform = platform.WithImageOf(before.Primitives)
+	driver, err := openDriver(platform)
 	if err != nil {
 		return err
 	}
@@ -82,6 +90,9 @@ func (c *Client) submit(ctx context.Context, before store.InvocationMeta) error 
 	job, err := c.newJob(ctx, before)
 	if err != nil {
 		return err
+	}
+	if platform.HasOwnRoot() { // the container has the image as its root file system
+		job.Primitives.Software, job.Primitives.SoftwareImage = store.SoftwareHost, ""
 	}
 	h, err := openHub(ctx, c.r, name, job.Base)
 	if err == nil {
@@ -97,6 +108,9 @@ func (c *Client) submit(ctx context.Context, before store.InvocationMeta) error 
 	if err := c.r.Store.UpdateInvocationMeta(c.r.ID, id, func(m *store.InvocationMeta) {
 		m.Hub, m.JobCommit = h.Name, commit
 	}); err != nil {
+		return err
+	}
+	if err := c.keepLateResult(ctx, h, before); err != nil {
 		return err
 	}
 	if err := pushJob(ctx, h, id, commit, before.JobCommit); err != nil {
@@ -115,7 +129,7 @@ func (c *Client) submit(ctx context.Context, before store.InvocationMeta) error 
 		}
 	}
 	if err != nil {
-		return err
+		return explainRejected(err, platform, h)
 	}
 	err = c.r.Store.UpdateInvocationMeta(c.r.ID, id, func(m *store.InvocationMeta) {
 		m.PlatformJob, m.PlatformState, m.PID, m.PIDStarted = jobID, store.PlatformQueued, 0, ""
@@ -124,6 +138,15 @@ func (c *Client) submit(ctx context.Context, before store.InvocationMeta) error 
 		return &unknownSubmitError{err}
 	}
 	return nil
+}
+
+// explainRejected adds to the error of a submission what to type if another machine may not see the hub.
+func explainRejected(err error, platform settings.Platform, h *hub.Hub) error {
+	rejected := (*engine.RejectedError)(nil)
+	if errors.As(err, &rejected) && platform.HasOwnRoot() && platform.SSH != "" && h.Dir() != "" && strings.Contains(rejected.Detail, h.Dir()) {
+		return fmt.Errorf("%w; name a repository that %s reaches: git config %s <ssh URL or remote>", err, platform.SSH, settings.HubKey)
+	}
+	return err
 }
 
 // pushJob pushes a job to the hub, in place of that of the run before.
@@ -218,17 +241,25 @@ func (c *Client) jobRequest(m store.InvocationMeta, platform settings.Platform, 
 	if own, err := os.Executable(); err == nil && platform.SSH == "" && filepath.Base(own) == program {
 		argv[0] = own
 	}
-	argv = append(argv, "node", "--hub", h.URL, "--job", commit)
+	argv = append(argv, "node", "--hub", hubAddress(h, platform), "--job", commit)
 	if environment != "" {
 		argv = append(argv, "--environment", environment)
 	}
-	if platform.Dir != "" {
-		argv = append(argv, "--dir", platform.Dir)
-	}
 	request := engine.Job{
-		Name: jobName(id, m.Runs+1), Argv: append(argv, id), Programs: []string{program}, LogDir: c.r.Store.InvocationDir(c.r.ID, id),
+		Name: jobName(id, m.Runs+1), Programs: []string{program}, LogDir: c.r.Store.InvocationDir(c.r.ID, id),
 		Memory: m.Limits.Memory, Requeue: platform.Requeue,
 	}
+	if platform.HasOwnRoot() {
+		dir := nodePath(platform)
+		argv = append(argv, "--exclusive-dir", "--dir", dir.Target)
+		request.Paths = append(hubPaths(h), dir)
+		if environment != "" && platform.SSH == "" {
+			request.Paths = append(request.Paths, engine.Path{Source: environment, Target: environment})
+		}
+	} else if platform.Dir != "" {
+		argv = append(argv, "--dir", platform.Dir)
+	}
+	request.Argv = append(argv, id)
 	if platform.SSH != "" {
 		request.LogDir = ""
 	}
@@ -236,6 +267,43 @@ func (c *Client) jobRequest(m store.InvocationMeta, platform settings.Platform, 
 		request.TimeLimit = time.Duration(job.TimeoutMS)*time.Millisecond + extraTime
 	}
 	return request, nil
+}
+
+// nodeVolume is the volume in which containers keep repositories and sandboxes, and nodeVolumeDir its path in them.
+const (
+	nodeVolume    = "git-agency"
+	nodeVolumeDir = "/var/lib/git-agency"
+)
+
+// nodePath returns the directory or volume in which containers keep repositories and sandboxes.
+func nodePath(platform settings.Platform) engine.Path {
+	if platform.Dir != "" {
+		return engine.Path{Source: platform.Dir, Target: platform.Dir, Write: true}
+	}
+	return engine.Path{Source: nodeVolume, Target: nodeVolumeDir, Write: true}
+}
+
+// hubAddress returns what a node is told about where the hub is. A container sees no more of a repository than its git directory.
+func hubAddress(h *hub.Hub, platform settings.Platform) string {
+	if platform.HasOwnRoot() {
+		return cmp.Or(h.Dir(), h.URL)
+	}
+	return h.URL
+}
+
+// hubPaths returns what a container needs to reach a hub by its path: the git directory, and those from which it borrows objects.
+func hubPaths(h *hub.Hub) (paths []engine.Path) {
+	dir := h.Dir()
+	if dir == "" {
+		return nil
+	}
+	paths = []engine.Path{{Source: dir, Target: dir, Write: true}}
+	for _, objects := range (&git.Repo{CommonDir: dir}).Alternates() {
+		if _, err := os.Stat(objects); err == nil || !errors.Is(err, os.ErrNotExist) { // git ignores one that does not exist
+			paths = append(paths, engine.Path{Source: objects, Target: objects})
+		}
+	}
+	return paths
 }
 
 // environmentPath returns the path of the file with the variables that the agent of an invocation needs.

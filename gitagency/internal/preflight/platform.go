@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/images"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -41,6 +42,7 @@ func checkPlatform(ctx context.Context, s *subject) result {
 	if err != nil {
 		return failedBy(err)
 	}
+	p = p.WithImageOf(s.prims)
 	driver, err := engine.Open(p.Config)
 	if err != nil {
 		return failedBy(err)
@@ -58,9 +60,24 @@ func checkPlatform(ctx context.Context, s *subject) result {
 		return res
 	}
 	if caps.Problem != "" {
-		return result{failed: true, reason: caps.Problem, remedy: fmt.Sprintf("git config agency.platform.%s.partition <name>", p.Name)}
+		return result{failed: true, reason: caps.Problem, remedy: platformRemedy(p, caps)}
 	}
 	return passed("%s", strings.Join(append([]string{s.prims.Platform + " " + caps.Version}, caps.Notes...), "; "))
+}
+
+// platformRemedy returns what the user can do where an engine would refuse every job.
+func platformRemedy(p settings.Platform, caps engine.Capabilities) string {
+	switch {
+	case caps.MissingImage != "":
+		missing := &images.MissingError{Engine: p.ContainerClient(), Reference: caps.MissingImage}
+		if p.SSH != "" {
+			return quote.ShellLine([]string{"ssh", p.SSH}) + " " + missing.FetchCommand()
+		}
+		return missing.FetchCommand()
+	case p.HasOwnRoot():
+		return fmt.Sprintf("git config agency.platform.%s.image <name>, or --software <name>", p.Name)
+	}
+	return fmt.Sprintf("git config agency.platform.%s.partition <name>", p.Name)
 }
 
 // checkHub checks that the hub exists and answers from here. Whether a node reaches it shows there.
@@ -83,10 +100,16 @@ func checkHub(ctx context.Context, s *subject) result {
 	if err != nil {
 		return result{failed: true, reason: err.Error(), remedy: remedy}
 	}
-	if h.IsRepository() {
-		return passed("the repository itself: the nodes must see %s", h.URL)
+	p, err := s.repo.Settings.Platform(s.prims.Platform)
+	switch {
+	case err != nil || !h.IsRepository(): // checkPlatform reports the error
+		return passed("%s", h.URL)
+	case p.HasOwnRoot() && p.SSH == "":
+		return passed("the repository itself: %s is mounted in the container", h.Dir())
+	case p.HasOwnRoot():
+		return passed("the repository itself: %s must see %s", p.SSH, h.URL)
 	}
-	return passed("%s", h.URL)
+	return passed("the repository itself: the nodes must see %s", h.URL)
 }
 
 // withoutChecks returns the checks without those of some names.

@@ -27,7 +27,7 @@ type LogsRequest struct {
 	OnEvent        func(runner.Event) // required: receives what the stream of the agent tells, instead of Stdout, unless Raw is set
 	OnNote         func(LogNote)      // receives what is not output of the agent, unless Raw is set; may be nil
 
-	// Away copies the output of a run on another platform that goes on; nil if none does. With follow it returns when the run has ended.
+	// CopyJobOutput copies the output of a run on another platform that goes on; nil if none does. With follow it returns when the run has ended.
 	CopyJobOutput func(follow bool, stdout, stderr io.Writer) error
 }
 
@@ -79,7 +79,7 @@ func Logs(ctx context.Context, r *core.Repository, req LogsRequest) (err error) 
 			return err
 		}
 		if inv.HasOpenJob() && req.CopyJobOutput != nil {
-			return req.CopyJobOutput(req.Follow, p.tails[1].to, p.tails[2].to)
+			return req.CopyJobOutput(req.Follow, printAtOnce(p.tails[1].to), printAtOnce(p.tails[2].to))
 		}
 		if !req.Follow || !inv.IsSupervised() {
 			return p.copySetup(r.Store.SetupLogPath(r.ID, inv.ID))
@@ -179,6 +179,21 @@ func (p *logPrinter) copySetup(path string) error {
 	}
 	p.note(LogNote{Kind: NoteSetup})
 	return errors.Join(log.copyRest(), text.End())
+}
+
+// printAtOnce returns a writer that prints the whole lines of a text as soon as they are written to it.
+func printAtOnce(to io.Writer) io.Writer {
+	if text, is := to.(*plaintext.Writer); is {
+		return &flushedText{text}
+	}
+	return to
+}
+
+type flushedText struct{ text *plaintext.Writer }
+
+func (w *flushedText) Write(p []byte) (int, error) {
+	n, err := w.text.Write(p)
+	return n, errors.Join(err, w.text.Flush())
 }
 
 // copyNew prints what was added to the logs.

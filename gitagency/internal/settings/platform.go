@@ -13,14 +13,12 @@ import (
 
 // Platforms that a run can be on.
 const (
-	PlatformLocal = store.PlatformLocal
-	PlatformSlurm = "slurm"
+	PlatformLocal  = store.PlatformLocal
+	PlatformSlurm  = "slurm"
+	PlatformPodman = "podman" // its settings are also those of images on this machine
 )
 
-// podmanSection is the platform whose engine has the images of --software.
-const podmanSection = "podman"
-
-// HubKey names the repository by which runs on other machines come and go.
+// HubKey names the repository by which runs on other platforms come and go.
 const HubKey = "agency.hub"
 
 // platformSection begins the subsections of the keys of platforms (agency.platform.<platform>.*).
@@ -40,15 +38,20 @@ func platformKey(platform, name string) string {
 // platformKeys lists the keys of all platforms.
 func platformKeys() []Key {
 	slurm := func(name string) string { return platformKey(PlatformSlurm, name) }
+	podman := func(name string) string { return platformKey(PlatformPodman, name) }
 	return []Key{
-		{Name: HubKey, Default: "the repository itself", Meaning: "repository by which runs on other machines come and go: a path, an ssh URL or the name of a remote", checkValue: CheckHub},
+		{Name: HubKey, Default: "the repository itself", Meaning: "repository by which runs on other platforms come and go: a path, an ssh URL or the name of a remote", checkValue: CheckHub},
 		{Name: slurm("partition"), Default: "that of the site", Meaning: "partition of the jobs", checkValue: checkWord},
 		{Name: slurm("account"), Default: "that of the site", Meaning: "account of the jobs", checkValue: checkWord},
 		{Name: slurm("args"), Meaning: "further arguments of sbatch, one in each value", multiValued: true},
 		{Name: slurm("ssh"), Default: "this machine", Meaning: "login node on which sbatch and its like are run: a host, or user@host", checkValue: checkSSH},
 		{Name: slurm("requeue"), Default: "true", Meaning: "whether Slurm may run a job again that was preempted or whose node was lost", checkValue: checkBool},
 		{Name: slurm("dir"), Default: "~/.cache/agency/nodes/<host>", Meaning: "directory on the nodes for repositories and sandboxes; it should be on a disk of the node", checkValue: checkAbsolutePath},
-		{Name: platformKey(podmanSection, "engine"), Default: "`podman`, else `docker`", Meaning: "container engine that has the images of `--software`: `podman` or `docker`", checkValue: checkEngine},
+		{Name: podman("engine"), Default: "`podman`, else `docker`", Meaning: "container engine of the platform, which also has the images of `--software`: `podman` or `docker`", checkValue: checkEngine},
+		{Name: podman("image"), Default: "that of `--software`", Meaning: "image of the containers in which runs are executed; it has to contain git", checkValue: checkImage},
+		{Name: podman("args"), Meaning: "further arguments of `podman run`, one in each value, such as `--volume=/data:/data`", multiValued: true},
+		{Name: podman("ssh"), Default: "this machine", Meaning: "machine on which podman is run: a host, or user@host", checkValue: checkSSH},
+		{Name: podman("dir"), Default: "the volume git-agency", Meaning: "directory on the machine with podman for repositories and sandboxes, in place of the volume", checkValue: checkAbsolutePath},
 	}
 }
 
@@ -67,6 +70,7 @@ func (r *Reader) Platform(name string) (Platform, error) {
 	}
 	value := func(key string) string { return r.Config.Value(platformKey(name, key)) }
 	p.SSH, p.Partition, p.Account, p.Dir = value("ssh"), value("partition"), value("account"), value("dir")
+	p.Client, p.Image = value("engine"), value("image")
 	for _, s := range MultiValues(r.Config, platformKey(name, "args")) {
 		p.Args = append(p.Args, s.Value)
 	}
@@ -75,9 +79,17 @@ func (r *Reader) Platform(name string) (Platform, error) {
 	return p, err
 }
 
+// WithImageOf returns the settings with the image that --software names, if it names one.
+func (p Platform) WithImageOf(prims store.Primitives) Platform {
+	if p.HasOwnRoot() && prims.NamesImage() {
+		p.Image = prims.Software
+	}
+	return p
+}
+
 // ContainerEngine returns the name of the container engine; empty for the one that is installed.
 func (r *Reader) ContainerEngine() (string, error) {
-	key := platformKey(podmanSection, "engine")
+	key := platformKey(PlatformPodman, "engine")
 	s, set := r.Config.Last(key)
 	if !set {
 		return "", nil
@@ -92,6 +104,14 @@ func (r *Reader) ContainerEngine() (string, error) {
 func checkEngine(value string) error {
 	if !slices.Contains(images.Engines, value) {
 		return &fault.InvalidError{What: "engine", Value: value, Want: strings.Join(images.Engines, " or ")}
+	}
+	return nil
+}
+
+// checkImage refuses what cannot name an image, and could be an option.
+func checkImage(value string) error {
+	if images.CheckReference(value) != nil {
+		return &fault.InvalidError{What: "image", Value: value, Want: "the name of an image"}
 	}
 	return nil
 }

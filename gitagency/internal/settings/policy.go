@@ -238,7 +238,7 @@ func checkVariablePattern(pattern string) error {
 // reservedSections maps the subsections of agency.* that are neither a profile nor a runner to what their keys are.
 var reservedSections = map[string]string{
 	policySection: "the settings of the walls", preflightSection: "the user's own checks of preflight", cloneSection: "the settings of clones",
-	platformSection + "." + PlatformSlurm: "the settings of Slurm", platformSection + "." + podmanSection: "the settings of container engines",
+	platformSection + "." + PlatformSlurm: "the settings of Slurm", platformSection + "." + PlatformPodman: "the settings of container engines",
 }
 
 // checkProfileName refuses a profile with the name of a reserved section.

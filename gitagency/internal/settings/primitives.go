@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/images"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // primitive is one of the five choices and its values.
@@ -41,7 +42,7 @@ var primitives = []primitive{
 	changesetPrimitive,
 	{
 		"platform", func(p *store.Primitives) *string { return &p.Platform },
-		[]choice{{PlatformLocal, ""}, {PlatformSlurm, ""}, {"kubernetes", "Kubernetes is not implemented yet; slurm is"}, {"podman", "podman is not implemented yet; slurm is"}, {"daytona", "Daytona sandbox not yet implemented"}},
+		[]choice{{PlatformLocal, ""}, {PlatformSlurm, ""}, {PlatformPodman, ""}, {"kubernetes", "Kubernetes is not implemented yet; slurm and podman are"}, {"daytona", "Daytona sandbox not yet implemented"}},
 		choice{},
 	},
 	{
@@ -177,6 +178,9 @@ func normalizeSoftware(p *store.Primitives) error {
 	}
 	if !p.NamesImage() {
 		p.Software = filepath.Clean(p.Software)
+	}
+	if p.Platform == PlatformPodman && !p.NamesImage() {
+		return &fault.UnsupportedError{Primitive: softwareName, Value: p.Software, Why: "a container has the root file system of an image; name one, or import the directory: tar -C " + quote.Shell(p.Software) + " -c . | podman import - <name>"}
 	}
 	if p.Isolation != IsolationOS {
 		return &fault.UnsupportedError{Primitive: softwareName, Value: p.Software, Why: "commands have another root file system only behind walls: --isolation " + IsolationOS}

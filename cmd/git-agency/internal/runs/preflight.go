@@ -32,7 +32,7 @@ without --online. The agent is run with --version only.
 The checks are base, with another software than host software, walls, limits, paths, runner, login, hosts,
 prompts, identity, disk, with --online online, and your own: each agency.preflight.<name> is a shell command, run in the current directory outside of
 walls, that must succeed. With another platform than local they are base, mode, platform, hub, identity and
-your own; the other machine makes the rest before it runs the agent.
+your own; the node makes the rest before it runs the agent.
 
 Exit status: 0 all checks passed; 3 no such worktree; 6 a check failed; 129 usage.`,
 		Flags: program.WithJSONFlag(slices.Concat([]cli.Flag{

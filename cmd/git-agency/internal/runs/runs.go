@@ -128,6 +128,10 @@ func Hints(err error) (lines []string, known bool) {
 	if hints.Is[*preflightError](err) { // the result has the remedies
 		return nil, true
 	}
+	var setup *gitagency.SetupError
+	if errors.As(err, &setup) && setup.Submitting {
+		return []string{resumeHint(setup.ID)}, true
+	}
 	var run *runError
 	if !errors.As(err, &run) {
 		return nil, false
@@ -149,12 +153,17 @@ func Hints(err error) (lines []string, known bool) {
 			"when that is repaired, 'git agency resume " + id + "' runs both; 'git agency discard " + id + "' ends it",
 		}, true
 	case res.Exec.ContainedBy == "": // the message says why it was not run
-		return []string{"when that is repaired, 'git agency resume " + id + "' runs it; 'git agency discard " + id + "' ends it"}, true
+		return []string{resumeHint(id)}, true
 	}
 	if run.unlogged {
 		return []string{"'git agency resume " + id + "' lets it go on"}, true
 	}
 	return []string{"'git agency logs " + id + "' shows its output; 'git agency resume " + id + "' lets it go on"}, true
+}
+
+// resumeHint says what to type after a run that could not begin, of which the message says why.
+func resumeHint(id string) string {
+	return "when that is repaired, 'git agency resume " + id + "' runs it; 'git agency discard " + id + "' ends it"
 }
 
 // printQuestion prints the question of an agent on standard error, and how to answer it.

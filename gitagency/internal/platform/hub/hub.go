@@ -1,4 +1,4 @@
-// Package hub carries runs to other machines and back by git: a job is a commit with what a run is given, a result is a commit
+// Package hub carries runs to nodes and back by git: a job is a commit with what a run is given, a result is a commit
 // with what it left, and each has one ref in a repository that both sides reach, the hub. A ref moves only from where its
 // writer has seen it, so that of several attempts at one run one result counts.
 //
@@ -104,6 +104,21 @@ func samePath(a, b string) bool {
 	a, aErr := filepath.EvalSymlinks(a)
 	b, bErr := filepath.EvalSymlinks(b)
 	return aErr == nil && bErr == nil && a == b
+}
+
+// Dir returns the git directory of the hub, if that is reached by its path; otherwise "".
+func (h *Hub) Dir() string {
+	path := h.remote.Path
+	switch {
+	case h.isRepo:
+		return h.repo.CommonDir
+	case path == "":
+		return ""
+	}
+	if is, err := git.IsGitDir(filepath.Join(path, ".git")); err == nil && is {
+		return filepath.Join(path, ".git")
+	}
+	return path
 }
 
 // CheckFullHistory refuses a repository of which a node could not get all objects.

@@ -1,6 +1,7 @@
-// Package node executes a run on another machine than that of the user: it fetches the job from the hub, makes a sandbox with the
-// same walls, runs the agent in it with the same limits, and pushes the result to the hub. The engine that started it may start
-// it again, also while the first attempt still works: of all attempts at a run, one result counts.
+// Package node executes a run on a node, which is another machine than that of the user or a container: it fetches the job from
+// the hub, makes a sandbox with the same walls, runs the agent in it with the same limits, and pushes the result to the hub. The
+// engine that started it may start it again, also while the first attempt still works: of all attempts at a run, one result
+// counts.
 //
 // It works in a repository of its own, which it keeps for the next job from the same hub, and never in one of the user's.
 package node
@@ -26,13 +27,14 @@ import (
 
 // Request names the job to execute.
 type Request struct {
-	Hub         string // path or URL of the hub
-	ID          string // id of the invocation
-	Job         string // commit of the job
-	Dir         string // directory for repositories and sandboxes; empty: in the user's cache directory
-	Environment string // file with the variables that the agent needs, if the node can read it; empty for none
-	Node        string // name of this machine
-	Attempt     int    // number of the attempt at this run, from 1
+	Hub          string // path or URL of the hub
+	ID           string // id of the invocation
+	Job          string // commit of the job
+	Dir          string // directory for repositories and sandboxes; empty: in the user's cache directory
+	ExclusiveDir bool   // lock a directory of its own below Dir: processes of other containers cannot be seen
+	Environment  string // file with the variables that the agent needs, if the node can read it; empty for none
+	Node         string // name of this machine
+	Attempt      int    // number of the attempt at this run, from 1
 
 	Options core.Options // of the repository; Dir is not used
 	Force   <-chan struct{}
@@ -54,6 +56,7 @@ func Run(ctx context.Context, req Request) (exit int, err error) {
 	if err != nil {
 		return runs.ExitSetup, err
 	}
+	defer w.rootLock.Close() // without ExclusiveDir it is nil, and Close does nothing
 	job, err := w.fetchJob(ctx)
 	if err != nil {
 		return runs.ExitSetup, err
@@ -92,6 +95,8 @@ type work struct {
 
 	agentRepo *core.Repository // repo with the environment and the settings of the job; nil before the job is known
 	sandboxID string           // sandbox of the run; empty before it exists
+
+	rootLock *os.File // of root, with ExclusiveDir
 
 	keepsMore bool // the sandbox has work that the result lacks
 
@@ -245,7 +250,7 @@ func (w *work) newDraft(job hub.Job) hub.Draft {
 // result has the end of the output.
 const maxLive = 16 << 20
 
-// firstBytes passes on the begin of a stream.
+// firstBytes passes on the begin of a stream, as long as it can be written: without a reader, the run goes on.
 type firstBytes struct {
 	to   io.Writer
 	size int64
@@ -254,7 +259,7 @@ type firstBytes struct {
 func (o *firstBytes) Write(p []byte) (int, error) {
 	if o.to != nil && o.size < maxLive {
 		if _, err := o.to.Write(p[:min(int64(len(p)), maxLive-o.size)]); err != nil {
-			return 0, err
+			o.to = nil
 		}
 	}
 	o.size += int64(len(p))

@@ -48,27 +48,30 @@ func defaultDir(env []string) (string, error) {
 }
 
 // open opens the repository for jobs from a hub, and makes it first if there is none.
-func open(ctx context.Context, req Request) (*work, error) {
+func open(ctx context.Context, req Request) (w *work, err error) {
 	if !object.IsOID(req.Job) {
 		return nil, &fault.InvalidError{What: "job", Value: req.Job, Want: "the full id of a commit"}
 	}
-	w := &work{req: req, root: req.Dir}
+	w = &work{req: req, root: req.Dir}
 	if w.root == "" {
-		var err error
 		if w.root, err = defaultDir(req.Options.Env); err != nil {
 			return nil, err
 		}
 	}
 	sum := sha256.Sum256([]byte(req.Hub + "\x00" + string(object.FormatOf(req.Job))))
 	w.root = filepath.Join(w.root, hex.EncodeToString(sum[:8]))
-	if err := os.MkdirAll(w.root, 0o700); err != nil {
-		return nil, err
-	}
-	locked, err := lock.AcquireDirExclusive(ctx, w.root, -1)
+	locked, err := w.lockRoot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer locked.Close()
+	defer func() {
+		if !req.ExclusiveDir || err != nil {
+			err = errors.Join(err, locked.Close())
+		}
+	}()
+	if req.ExclusiveDir {
+		w.rootLock = locked
+	}
 	if err := w.makeRepository(object.FormatOf(req.Job)); err != nil {
 		return nil, err
 	}
@@ -81,6 +84,27 @@ func open(ctx context.Context, req Request) (*work, error) {
 	w.removeAbandoned(ctx)
 	w.hub, err = hub.Open(ctx, w.repo.Git, req.Hub, req.Job)
 	return w, err
+}
+
+// maxRoots bounds the search for a directory that no other process uses.
+const maxRoots = 1000
+
+// lockRoot makes the directory for the hub, and locks it. With ExclusiveDir, it takes the first one that is free.
+func (w *work) lockRoot(ctx context.Context) (*os.File, error) {
+	root := w.root
+	for n := 1; ; n++ {
+		wait := time.Duration(-1)
+		if w.req.ExclusiveDir {
+			w.root, wait = fmt.Sprintf("%s-%d", root, n), 0
+		}
+		if err := os.MkdirAll(w.root, 0o700); err != nil {
+			return nil, err
+		}
+		locked, err := lock.AcquireDirExclusive(ctx, w.root, wait)
+		if !w.req.ExclusiveDir || !fault.Is[*lock.TimeoutError](err) || n == maxRoots {
+			return locked, err
+		}
+	}
 }
 
 func (w *work) gitDir() string  { return filepath.Join(w.root, "repository.git") }
@@ -140,16 +164,25 @@ func (w *work) removeAbandoned(ctx context.Context) {
 		return
 	}
 	for _, inv := range all {
-		if inv.IsSupervised() || !inv.FinishedAt.IsZero() && w.repo.Now().Sub(inv.FinishedAt) < endedAge {
-			continue
-		}
-		if inv.Entry.Record.PID == 0 && inv.FinishedAt.IsZero() && w.repo.Now().Sub(inv.StartedAt) < endedAge {
+		if !w.req.ExclusiveDir && w.isInUse(inv) {
 			continue
 		}
 		if _, err := discard.Run(ctx, w.repo, discard.Request{Query: inv.ID}); err != nil {
 			w.warn("sandbox %s of a process that was killed: %v", inv.ID, err)
 		}
 	}
+}
+
+// isInUse reports whether a process may work with a sandbox.
+func (w *work) isInUse(inv core.Invocation) bool {
+	age := func(since time.Time) time.Duration { return w.repo.Now().Sub(since) }
+	switch {
+	case inv.IsSupervised():
+		return true
+	case !inv.FinishedAt.IsZero():
+		return age(inv.FinishedAt) < endedAge
+	}
+	return inv.Entry.Record.PID == 0 && age(inv.StartedAt) < endedAge
 }
 
 // remove removes a sandbox and all that belongs to it.
