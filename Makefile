@@ -45,8 +45,8 @@ test-long: ## run the tests in full; as root those of an ordinary user too
 test-agents: ## install the real agents from npm into AGENTS, and test runs with them
 	dir=$$(scripts/agents.sh $(AGENTS)) && GIT_AGENCY_TEST_AGENTS=$$dir $(GO) test -tags '$(TAGS) realagents' -count=1 -timeout 20m -run RealAgent ./cmd/git-agency
 
-# As root it installs Slurm's Debian packages. The clusters are below /tmp, which their daemons can enter.
-test-platforms: ## test runs on a real Slurm of three nodes on this machine, which scripts/slurm.sh starts
+# As root it installs the Debian packages of Slurm and podman. The clusters are below /tmp, which their daemons can enter.
+test-platforms: ## test runs on a real Slurm and a real podman, which scripts/slurm.sh and scripts/podman.sh install
 	$(GO) test -tags '$(TAGS) platforms' -vet=off -count=1 -parallel 12 -timeout 20m -run '^TestReal' ./gitagency/internal/platform/engine ./cmd/git-agency
 
 sweep: ## the kill sweeps alone, at every single change of the disk

@@ -18,8 +18,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// The tests with the tag "platforms" run git-agency on a real Slurm of three nodes, which scripts/slurm.sh installs and starts on
-// this machine. They are run by "make test-platforms".
+// The tests with the tag "platforms" run git-agency on a real Slurm of three nodes and a real podman, which scripts/slurm.sh and
+// scripts/podman.sh install on this machine. They are run by "make test-platforms".
 
 // clusterVariable names the slurm.conf of the cluster that a test shares with the test that has started it as another user.
 const clusterVariable = "TEST_SLURM_CONF"

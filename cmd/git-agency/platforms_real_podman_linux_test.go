@@ -10,36 +10,81 @@ import (
 	"testing"
 )
 
-// TestRealPodmanImage makes an image with podman, and runs commands with its software. It uses its own storage, and neither registry
-// nor daemon.
-func TestRealPodmanImage(t *testing.T) {
+// podmanScriptVariable holds the text of scripts/podman.sh for a test that runs as another user, elsewhere.
+const podmanScriptVariable = "TEST_PODMAN_SCRIPT"
+
+// podmanScript returns the text of scripts/podman.sh.
+func podmanScript(t *testing.T) string {
+	t.Helper()
+	if text := os.Getenv(podmanScriptVariable); text != "" {
+		return text
+	}
+	text, err := os.ReadFile("../../scripts/podman.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// podmanLab is a lab with a podman that has storage of its own.
+type podmanLab struct{ *lab }
+
+// newPodmanLab returns a lab with an integration worktree "wt". podman needs neither a registry nor a daemon.
+func newPodmanLab(t *testing.T) podmanLab {
+	t.Helper()
 	if os.Getenv("TEST_RERUN") == "" {
-		t.Parallel()
-		if out, err := exec.Command(filepath.Join("..", "..", "scripts", "podman.sh"), "install").CombinedOutput(); err != nil {
+		if out, err := exec.Command("../../scripts/podman.sh", "install").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	l := newLab(t)
-	podman := func(args ...string) string {
-		t.Helper()
-		cmd := exec.Command("podman", args...)
-		cmd.Dir, cmd.Env = l.repo, l.env
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("podman %s: %v", args, err)
-		}
-		return strings.TrimSpace(string(out))
-	}
-	storage, runtime := filepath.Join(l.dir, "storage"), filepath.Join(l.dir, "runtime")
-	for _, dir := range []string{storage, runtime} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l.write(filepath.Join(l.dir, "storage.conf"), "[storage]\ndriver = \"vfs\"\ngraphroot = \""+storage+"/g\"\nrunroot = \""+storage+"/r\"\n[storage.options.vfs]\nignore_chown_errors = \"true\"\n")
-	l.env = append(l.env, "PATH="+l.bin+":"+systemPath, "CONTAINERS_STORAGE_CONF="+filepath.Join(l.dir, "storage.conf"), "XDG_RUNTIME_DIR="+runtime)
-	t.Cleanup(func() { podman("system", "reset", "--force") }) // its directories can be written by podman alone
+	l := podmanLab{newLab(t)}
+	l.env = append(append(l.env, "PATH="+l.bin+":"+systemPath), strings.Fields(l.script("storage", l.storage()))...)
+	t.Cleanup(func() { l.podman("system", "reset", "--force") }) // its directories can be written by podman alone
+	l.agency("worktree", "create", "wt")
+	return l
+}
 
+// storage returns the directory with the storage of podman.
+func (l podmanLab) storage() string { return filepath.Join(l.dir, "storage") }
+
+// script runs scripts/podman.sh, and returns what it printed.
+func (l podmanLab) script(args ...string) string {
+	l.t.Helper()
+	cmd := exec.Command("sh", append([]string{"-c", podmanScript(l.t), "podman.sh"}, args...)...)
+	cmd.Env = l.env
+	out, err := cmd.Output()
+	if err != nil {
+		l.t.Fatalf("%s: %v", args, err)
+	}
+	return string(out)
+}
+
+// podman runs podman, and returns what it printed.
+func (l podmanLab) podman(args ...string) string {
+	l.t.Helper()
+	cmd := exec.Command("podman", args...)
+	cmd.Dir, cmd.Env = l.repo, l.env
+	out, err := cmd.Output()
+	if err != nil {
+		l.t.Fatalf("podman %s: %v", args, err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// requireNoContainers checks that no container is left.
+func (l podmanLab) requireNoContainers() {
+	l.t.Helper()
+	if left := l.podman("ps", "--all", "--quiet"); left != "" {
+		l.t.Errorf("containers are left: %s", left)
+	}
+}
+
+// TestRealPodmanImage makes an image with podman, and runs commands with its software.
+func TestRealPodmanImage(t *testing.T) {
+	if os.Getenv("TEST_RERUN") == "" {
+		t.Parallel()
+	}
+	l := newPodmanLab(t)
 	root := filepath.Join(l.dir, "root")
 	if err := makeRootfs(root, "sh", "cat", "git", "ls"); err != nil {
 		t.Fatal(err)
@@ -49,9 +94,8 @@ func TestRealPodmanImage(t *testing.T) {
 	if out, err := exec.Command("tar", "-C", root, "-cf", archive, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	podman("import", "--quiet", "--change", "ENV PATH=/usr/bin:/opt/bin", "--change", "ENV COLOUR=blue", archive, "localhost/tools:1")
+	l.podman("import", "--quiet", "--change", "ENV PATH=/usr/bin:/opt/bin", "--change", "ENV COLOUR=blue", archive, "localhost/tools:1")
 
-	l.agency("worktree", "create", "wt")
 	if o := l.try(nil, "git", "agency", "start", "wt", "--software", "example.com/none:1"); o.code != 1 || !strings.Contains(o.stderr, "podman pull example.com/none:1") {
 		t.Errorf("an image that is missing: %+v", o)
 	}
@@ -62,10 +106,8 @@ func TestRealPodmanImage(t *testing.T) {
 	if got := l.agency("exec", id, "--", "sh", "-c", "cat /etc/marker; echo $COLOUR $PATH; echo work >work; git add work; git commit -qm work"); !strings.HasPrefix(got, "of the image\nblue /usr/bin:/opt/bin") {
 		t.Errorf("the command printed %q", got)
 	}
-	if left := podman("ps", "--all", "--quiet"); left != "" {
-		t.Errorf("containers are left: %s", left)
-	}
-	podman("rmi", "localhost/tools:1")
+	l.requireNoContainers()
+	l.podman("rmi", "localhost/tools:1")
 	l.agency("exec", id, "--", "cat", "/etc/marker") // it was unpacked
 	l.agency("land", id)
 	l.agency("prune", "--expire", "now")

@@ -121,6 +121,7 @@ var groups = []group{
 	{"listings", (*bench).listingComparisons},
 	{"crowded", (*bench).crowdedComparisons},
 	{"platforms", (*bench).platformComparisons},
+	{"containers", (*bench).containerComparisons},
 	{"large", (*bench).largeTreeComparisons},
 }
 
