@@ -2,8 +2,8 @@
 # Installs podman, and makes the image with which tests run containers. It needs no network but that of Debian's packages, and no daemon.
 #
 # The image is almost empty: tests mount the programs of this machine in its containers, with the options that "options" prints.
-# "storage" prints the variables with which podman keeps its images and containers below a directory, also without root and without
-# subordinate ids; "podman system reset --force" removes them.
+# "storage" prints the variables with which podman keeps its images, containers and state below a directory, also without root and
+# without subordinate ids; "podman system reset --force" removes them.
 #
 # usage: scripts/podman.sh install | storage <directory> | image <name> | options
 set -eu
@@ -39,6 +39,13 @@ make_storage() {
 		[storage.options.vfs]
 		ignore_chown_errors = "true"
 	END
+	# As root its default is the same for every storage: /run/libpod, which a reset of any of them removes, and locks in /dev/shm.
+	cat >"$1/containers.conf" <<-END
+		[engine]
+		tmp_dir = "$1/state"
+		lock_type = "file"
+	END
+	echo "CONTAINERS_CONF=$1/containers.conf"
 	echo "CONTAINERS_STORAGE_CONF=$1/storage.conf"
 	echo "XDG_RUNTIME_DIR=$1/runtime"
 }

@@ -27,7 +27,10 @@ func podmanScript(t *testing.T) string {
 }
 
 // podmanLab is a lab with a podman that has storage of its own.
-type podmanLab struct{ *lab }
+type podmanLab struct {
+	*lab
+	variables []string // with which podman finds its storage
+}
 
 // newPodmanLab returns a lab with an integration worktree "wt". podman needs neither a registry nor a daemon.
 func newPodmanLab(t *testing.T) podmanLab {
@@ -37,15 +40,13 @@ func newPodmanLab(t *testing.T) podmanLab {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	l := podmanLab{newLab(t)}
-	l.env = append(append(l.env, "PATH="+l.bin+":"+systemPath), strings.Fields(l.script("storage", l.storage()))...)
+	l := podmanLab{lab: newLab(t)}
+	l.variables = strings.Fields(l.script("storage", filepath.Join(l.dir, "storage")))
+	l.env = append(append(l.env, "PATH="+l.bin+":"+systemPath), l.variables...)
 	t.Cleanup(func() { l.podman("system", "reset", "--force") }) // its directories can be written by podman alone
 	l.agency("worktree", "create", "wt")
 	return l
 }
-
-// storage returns the directory with the storage of podman.
-func (l podmanLab) storage() string { return filepath.Join(l.dir, "storage") }
 
 // script runs scripts/podman.sh, and returns what it printed.
 func (l podmanLab) script(args ...string) string {

@@ -213,8 +213,7 @@ func testPodmanContainerKilled(l podmanLab) {
 func testPodmanOverSSH(l podmanLab) {
 	startSSHServer(l.lab)
 	config := filepath.Join(l.dir, "sshd", "config")
-	l.write(config, l.read(config)+"SetEnv CONTAINERS_STORAGE_CONF="+filepath.Join(l.storage(), "storage.conf")+" XDG_RUNTIME_DIR="+filepath.Join(l.storage(), "runtime")+
-		" PATH="+l.bin+":"+systemPath+"\n")
+	l.write(config, l.read(config)+"SetEnv "+strings.Join(l.variables, " ")+" PATH="+l.bin+":"+systemPath+"\n")
 	ssh, err := exec.LookPath("ssh")
 	if err != nil {
 		l.t.Fatal(err)
@@ -235,7 +234,7 @@ func testPodmanOverSSH(l podmanLab) {
 	if o := l.try(nil, "git", "agency", "preflight", "wt", "--profile", "p", "--software", "example.com/none:1", "--", "sh"); o.code != 6 || !strings.Contains(o.stdout, "ssh allowed podman pull example.com/none:1") {
 		l.t.Errorf("%+v", o)
 	}
-	l.env = append(l.env, "CONTAINERS_STORAGE_CONF="+filepath.Join(l.storage(), "storage.conf"))
+	l.env = append(l.env, l.variables...)
 	l.requireNothingLeft()
 }
 
