@@ -162,8 +162,8 @@ func newEnd(res hub.Result, output map[string][]byte) runs.JobEnd {
 }
 
 // lastStderrLine returns the last line that a job wrote on standard error, for a message; empty if there is none.
-func (c *Client) lastStderrLine(ctx context.Context, m store.InvocationMeta) string {
-	driver, _, err := openEngine(c.r, m.Primitives.Platform)
+func (c *Client) lastStderrLine(ctx context.Context, platform string, job engine.Ref) string {
+	driver, _, err := openEngine(c.r, platform)
 	if err != nil {
 		return ""
 	}
@@ -171,7 +171,7 @@ func (c *Client) lastStderrLine(ctx context.Context, m store.InvocationMeta) str
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	var text bytes.Buffer
-	if _, err := driver.Logs(ctx, ref(c.r, m), engine.LogsRequest{Stream: engine.Stderr}, &lastBytes{to: &text}); err != nil {
+	if _, err := driver.Logs(ctx, job, engine.LogsRequest{Stream: engine.Stderr}, &lastBytes{to: &text}); err != nil {
 		return ""
 	}
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -303,24 +304,29 @@ func failedRun(reason string) runs.JobEnd {
 
 // lostRun returns the end of a run that left no result, by what the engine says.
 func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.Status) runs.JobEnd {
-	label := c.engineLabel(m.Primitives.Platform)
-	on := ""
-	if node := st.Node; node != "" {
-		on = " on " + node
-	} else if m.PlatformNode != "" {
-		on = " on " + m.PlatformNode
-	}
 	if m.StopRequested && m.PlatformState != store.PlatformRunning {
 		return runs.JobEnd{Result: runs.Result{Status: store.StatusStopped, Reason: "its job had not begun", ExitCode: runs.ExitStopped}}
 	}
 	if m.StopRequested {
 		return runs.JobEnd{Result: runs.Result{Status: store.StatusStopped, Reason: "it left no result", ExitCode: runs.ExitStopped}}
 	}
-	switch {
-	case st.State == "" && m.PlatformJob == "":
+	if st.State == "" && m.PlatformJob == "" {
 		return failedRun("it was not submitted: git-agency was killed before it had submitted the job")
+	}
+	st.Node = cmp.Or(st.Node, m.PlatformNode)
+	return c.lostJob(ctx, m.Primitives.Platform, ref(c.r, m), st)
+}
+
+// lostJob returns the end of the run of a job that left no result, by what the engine says.
+func (c *Client) lostJob(ctx context.Context, platform string, job engine.Ref, st engine.Status) runs.JobEnd {
+	label := c.engineLabel(platform)
+	on := ""
+	if st.Node != "" {
+		on = " on " + st.Node
+	}
+	switch {
 	case st.State == "":
-		return failedRun(label + " does not know its job " + m.PlatformJob + " any more, and it left no result")
+		return failedRun(label + " does not know its job " + job.ID + " any more, and it left no result")
 	case st.Reason == engine.NodeLost:
 		return failedRun("its node was lost" + on + ", and it left no result; work that it did not push may still be there")
 	case st.Reason == engine.TimedOut:
@@ -340,9 +346,9 @@ func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.
 	case st.Exit != nil && *st.Exit == exitNotFound:
 		return failedRun("there is no git-agency" + on + "; install it where the job finds it, such as in a shared home directory")
 	case st.Exit != nil:
-		return failedRun(fmt.Sprintf("its job ended%s with exit code %d, and left no result%s", on, *st.Exit, c.lastStderrLine(ctx, m)))
+		return failedRun(fmt.Sprintf("its job ended%s with exit code %d, and left no result%s", on, *st.Exit, c.lastStderrLine(ctx, platform, job)))
 	}
-	return failedRun("its job ended" + on + ", and left no result" + c.lastStderrLine(ctx, m) + "; work that it did not push may still be there")
+	return failedRun("its job ended" + on + ", and left no result" + c.lastStderrLine(ctx, platform, job) + "; work that it did not push may still be there")
 }
 
 // exitNotFound is the exit code of a shell that does not find a program.

@@ -91,9 +91,7 @@ func (c *Client) submit(ctx context.Context, before store.InvocationMeta) error 
 	if err != nil {
 		return err
 	}
-	if platform.HasOwnRoot() { // the container has the image as its root file system
-		job.Primitives.Software, job.Primitives.SoftwareImage = store.SoftwareHost, ""
-	}
+	job.Primitives = nodePrimitives(platform, job.Primitives)
 	h, err := openHub(ctx, c.r, name, job.Base)
 	if err == nil {
 		err = h.CheckFullHistory(ctx)
@@ -138,6 +136,14 @@ func (c *Client) submit(ctx context.Context, before store.InvocationMeta) error 
 		return &unknownSubmitError{err}
 	}
 	return nil
+}
+
+// nodePrimitives returns the primitives of a run for the node. A container has the image of its software as its root file system.
+func nodePrimitives(platform settings.Platform, prims store.Primitives) store.Primitives {
+	if platform.HasOwnRoot() {
+		prims.Software, prims.SoftwareImage = store.SoftwareHost, ""
+	}
+	return prims
 }
 
 // explainRejected adds to the error of a submission what to type if another machine may not see the hub.
@@ -206,7 +212,7 @@ func readOptional(path string) ([]byte, error) {
 
 // jobSettings returns the settings of the user that a run needs: the node has only those of its own user.
 func (c *Client) jobSettings(m store.InvocationMeta) ([]hub.Setting, error) {
-	s := []hub.Setting{{Key: settings.SnapshotEveryKey, Value: "0"}, {Key: settings.AskTimeoutKey, Value: "0"}} // nothing there could be seen or answered meanwhile
+	s := unattended()
 	for _, key := range []string{"user.name", "user.email"} {
 		if value := c.r.Git.Config.Value(key); value != "" {
 			s = append(s, hub.Setting{Key: key, Value: value})
@@ -230,13 +236,29 @@ func (c *Client) jobSettings(m store.InvocationMeta) ([]hub.Setting, error) {
 	return s, err
 }
 
-// jobRequest returns the job for the engine. Its command line has no secret: engines keep those, and show them.
+// unattended returns settings of runs during which nothing can be seen or answered.
+func unattended() []hub.Setting {
+	return []hub.Setting{{Key: settings.SnapshotEveryKey, Value: "0"}, {Key: settings.AskTimeoutKey, Value: "0"}}
+}
+
+// jobRequest returns the job for the engine.
 func (c *Client) jobRequest(m store.InvocationMeta, platform settings.Platform, h *hub.Hub, commit string, job hub.Job) (engine.Job, error) {
 	id := m.InvocationID
 	environment, err := c.writeEnvironment(m)
 	if err != nil {
 		return engine.Job{}, err
 	}
+	request := newRequest(platform, h, commit, job, environment)
+	request.Name = jobName(id, m.Runs+1)
+	if platform.SSH == "" {
+		request.LogDir = c.r.Store.InvocationDir(c.r.ID, id)
+	}
+	return request, nil
+}
+
+// newRequest returns a job for the engine, without a name, that executes the job of a commit in the hub. Its command line has no secret:
+// engines keep those, and show them. environment is the file with the variables for the agent; empty for none.
+func newRequest(platform settings.Platform, h *hub.Hub, commit string, job hub.Job, environment string) engine.Job {
 	argv := []string{program}
 	if own, err := os.Executable(); err == nil && platform.SSH == "" && filepath.Base(own) == program {
 		argv[0] = own
@@ -245,10 +267,7 @@ func (c *Client) jobRequest(m store.InvocationMeta, platform settings.Platform, 
 	if environment != "" {
 		argv = append(argv, "--environment", environment)
 	}
-	request := engine.Job{
-		Name: jobName(id, m.Runs+1), Programs: []string{program}, LogDir: c.r.Store.InvocationDir(c.r.ID, id),
-		Memory: m.Limits.Memory, Requeue: platform.Requeue,
-	}
+	request := engine.Job{Programs: []string{program}, Memory: job.Limits.Memory, Requeue: platform.Requeue}
 	if platform.HasOwnRoot() {
 		dir := nodePath(platform)
 		argv = append(argv, "--exclusive-dir", "--dir", dir.Target)
@@ -259,14 +278,11 @@ func (c *Client) jobRequest(m store.InvocationMeta, platform settings.Platform, 
 	} else if platform.Dir != "" {
 		argv = append(argv, "--dir", platform.Dir)
 	}
-	request.Argv = append(argv, id)
-	if platform.SSH != "" {
-		request.LogDir = ""
-	}
+	request.Argv = append(argv, job.Invocation)
 	if job.TimeoutMS > 0 {
 		request.TimeLimit = time.Duration(job.TimeoutMS)*time.Millisecond + extraTime
 	}
-	return request, nil
+	return request
 }
 
 // nodeVolume is the volume in which containers keep repositories and sandboxes, and nodeVolumeDir its path in them.

@@ -87,8 +87,7 @@ func checkHub(ctx context.Context, s *subject) result {
 	if err != nil {
 		return result{failed: true, reason: err.Error(), remedy: remedy}
 	}
-	anyID := strings.Repeat("0", 2*s.repo.Git.ObjectFormat().IDSize())
-	h, err := hub.Open(ctx, s.repo.Git, name, anyID)
+	h, err := hub.Open(ctx, s.repo.Git, name, s.repo.Git.ObjectFormat().ZeroID())
 	if err == nil {
 		_, err = h.Refs(ctx, "none")
 	}

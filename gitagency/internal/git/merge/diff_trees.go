@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
@@ -105,7 +104,7 @@ func (d *dirDiffer) diffEntry(ctx context.Context, path string, was, is object.T
 // modeAndOID returns the mode and object id of one side of a change, as git diff-tree prints them.
 func (m *Merger) modeAndOID(it object.TreeEntry) (mode, oid string) {
 	if it.OID == nil {
-		return "000000", strings.Repeat("0", 2*m.format.IDSize())
+		return "000000", m.format.ZeroID()
 	}
 	return fmt.Sprintf("%06o", it.Mode), object.HexOID(it.OID)
 }

@@ -42,6 +42,9 @@ func (f Format) IDSize() int {
 	return sha1.Size
 }
 
+// ZeroID returns the id in hex that stands for no object.
+func (f Format) ZeroID() string { return strings.Repeat("0", 2*f.IDSize()) }
+
 func (f Format) NewHash() hash.Hash {
 	if f == SHA256 {
 		return sha256.New()

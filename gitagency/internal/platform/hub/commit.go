@@ -25,6 +25,12 @@ func writeCommit(ctx context.Context, repo *git.Repo, format object.Format, file
 	return commit.HexOID(), repo.WriteObjects(ctx, format, objects)
 }
 
+// WriteEmptyCommit writes a commit without files and parents, to which nothing refers yet. It has the same id in all repositories of a
+// format.
+func WriteEmptyCommit(ctx context.Context, repo *git.Repo, format object.Format, who object.Identity) (string, error) {
+	return writeCommit(ctx, repo, format, nil, nil, "agency: empty", who)
+}
+
 // readFiles reads files at the top of the tree of a commit. Those that do not exist are not in the result, except for the first,
 // which is required; one that is larger than most is an error.
 func readFiles(ctx context.Context, repo *git.Repo, commit string, most int64, names ...string) (map[string][]byte, error) {

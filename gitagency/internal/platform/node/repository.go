@@ -142,13 +142,11 @@ func (w *work) makeWorktree(ctx context.Context) error {
 		return err
 	}
 	format := object.FormatOf(w.req.Job)
-	empty := object.BuiltTree{}
-	empty.Encode(format)
-	root := object.EncodeCommit(format, core.ToolIdentity, empty.HexOID(), nil, "agency: empty")
-	if err := w.repo.Git.WriteObjects(ctx, format, []object.Raw{{Kind: "tree", OID: empty.OID, Content: empty.Content}, root}); err != nil {
+	root, err := hub.WriteEmptyCommit(ctx, w.repo.Git, format, core.ToolIdentity)
+	if err != nil {
 		return err
 	}
-	_, err = w.repo.CreateWorktree(ctx, core.CreateWorktreeRequest{Name: worktreeName, From: root.HexOID()})
+	_, err = w.repo.CreateWorktree(ctx, core.CreateWorktreeRequest{Name: worktreeName, From: root})
 	return err
 }
 
