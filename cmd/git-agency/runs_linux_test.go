@@ -301,7 +301,7 @@ func TestRunIsExecutedOnce(t *testing.T) {
 	}
 	l.write(filepath.Join(l.dir, "go"), "")
 	l.agency("put", id, filepath.Join(l.dir, "go"), "go")
-	l.agency("wait", id)
+	l.try(nil, "git-agency", "wait", id)
 	if inv := l.invocation(id); inv.Runs != 1 || inv.Status != "finished" {
 		t.Errorf("%d runs, %s (%s)", inv.Runs, inv.Status, inv.StatusReason)
 	}
