@@ -135,7 +135,7 @@ var floors = []struct {
 	{dir: "radar", imports: "cachefile proc git/object git git/status git/merge fault core handoff sandbox"},
 	{
 		dir: "doctor",
-		imports: "durable ids lock proc readlimit git/config git git/worktree git/layer git/repair git/status git/snapshot git/update store guard changeset " +
+		imports: "durable ids lock procfs proc readlimit git/config git git/worktree git/layer git/repair git/status git/snapshot git/update store guard changeset " +
 			"images confine runner quote upload fault settings core handoff sandbox creation discard landing pathland",
 	},
 

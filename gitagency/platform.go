@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/platform"
@@ -75,6 +76,30 @@ func (r *Repository) copyJobOutput(ctx context.Context, query string) func(follo
 		}
 		return r.platforms.CopyOutput(ctx, i.ID, follow, stdout, stderr)
 	}
+}
+
+// NodeReport is what a node of a platform told about itself.
+type NodeReport struct {
+	Node        string        // its name; empty if none is known
+	Git         string        // version of git
+	Tool        string        // version of git-agency
+	Isolation   string        // wall that was built
+	ClockOffset time.Duration // by which its clock is at least ahead of that of this machine; negative: behind
+	Took        time.Duration // from the submission until the result was here
+
+	NoAnswer string // what the engine says about a job that had not ended in time; empty if it had
+	Problem  string // why the node cannot execute runs; empty if it can
+}
+
+// ProbeNode has a node of a platform execute git behind the walls that runs have there by default, waits for it up to a limit, and
+// returns what the node told. Nothing of it is left afterwards.
+func (r *Repository) ProbeNode(ctx context.Context, name string, limit time.Duration) (NodeReport, error) {
+	prims, err := r.core.Settings.ChoosePrimitives(store.Primitives{Platform: name}, "")
+	if err != nil {
+		return NodeReport{}, publicError(err)
+	}
+	report, err := r.platforms.ProbeNode(ctx, prims, limit)
+	return NodeReport(report), publicError(err)
 }
 
 // JobRequest names the job that a node is to execute.

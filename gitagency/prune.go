@@ -71,7 +71,7 @@ func newPrunedSnapshot(s doctor.PrunedSnapshot) PrunedSnapshot { return PrunedSn
 func (r *Repository) Prune(ctx context.Context, req PruneRequest) ([]PruneResult, error) {
 	var forgetErr error
 	if !req.DryRun { // before the records go
-		forgetErr = r.platforms.ForgetEnded(ctx)
+		forgetErr = errors.Join(r.platforms.ForgetEnded(ctx), r.platforms.ForgetProbes(ctx))
 	}
 	results, err := doctor.Prune(ctx, r.core, doctor.PruneRequest(req))
 	err = errors.Join(err, forgetErr)

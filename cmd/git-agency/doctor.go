@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,11 +18,11 @@ func (t *tool) doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "doctor",
 		Usage:     "find broken state, and repair it with --fix",
-		UsageText: "git agency doctor [--fix <id>] [--platform <p>] [--json | --porcelain [-z]]",
+		UsageText: "git agency doctor [--fix <id>] [--platform <p> [--timeout <t>]] [--json | --porcelain [-z]]",
 		Description: `Checks records, trees, refs and git's own files, and prints for each finding its place, whether work could
 be lost, and the command that repairs it; then what this machine offers. Changes nothing without --fix.
-Works also when git itself cannot list worktrees. With --platform, it asks the engine of that platform, too,
-and the hub.
+Works also when git itself cannot list worktrees. With --platform, it also asks the engine of that platform
+and the hub, and has a node execute git in a sandbox, of which nothing is left.
 
 With --fix, repairs what was found under an id that doctor printed. Interrupted steps are completed or
 undone. Removed work is kept as refs/agency/trash/<id>.
@@ -32,9 +33,13 @@ checked; 3 nothing was found under that id; 4 there are findings, or one that on
 		Flags: program.WithRepositoryLockFlag(program.WithListingFlags(
 			&cli.StringFlag{Name: "fix", Usage: "repair what was found under `ID`"},
 			&cli.StringFlag{Name: "platform", Usage: "check the platform `PLATFORM`, too"},
+			&cli.StringFlag{Name: "timeout", Usage: "with --platform, wait at most `DURATION` for a node (0: ask none)", DefaultText: "1m"},
 		)...),
 		Action: func(c *cli.Context) error {
 			if err := program.CheckListingArgs(c); err != nil {
+				return err
+			}
+			if _, err := nodeTimeout(c); err != nil {
 				return err
 			}
 			t.Options.DefaultReadLimits = true // invalid read limits and colours are findings
@@ -111,6 +116,25 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	return err
 }
 
+// nodeTimeout returns the time to wait for a node of the platform of --platform.
+func nodeTimeout(c *cli.Context) (time.Duration, error) {
+	const usual = time.Minute
+	if !c.IsSet("timeout") {
+		return usual, nil
+	}
+	limit, err := gitagency.ParseDuration(c.String("timeout"))
+	switch {
+	case c.String("platform") == "":
+		err = errors.New("--timeout is for --platform")
+	case err == nil && limit < 0:
+		err = errors.New("--timeout must not be negative")
+	}
+	if err != nil {
+		return 0, program.NewUsageError(c, err)
+	}
+	return limit, nil
+}
+
 // probePlatform adds what is found out about the platform of --platform to the capabilities, and returns the number of those that are
 // missing.
 func (t *tool) probePlatform(c *cli.Context, repo *gitagency.Repository, d *gitagency.Diagnosis) (missing int, err error) {
@@ -138,7 +162,70 @@ func (t *tool) probePlatform(c *cli.Context, repo *gitagency.Repository, d *gita
 		}
 		d.Capabilities = append(d.Capabilities, found)
 	}
+	limit, err := nodeTimeout(c)
+	if err != nil || missing > 0 || limit == 0 {
+		return missing, err
+	}
+	end := t.showWait("waiting for a node of " + name)
+	node, err := repo.ProbeNode(c.Context, name, limit)
+	end()
+	if err != nil {
+		return missing, err
+	}
+	found := nodeCapability(node, limit)
+	if found.State == gitagency.CapabilityMissing {
+		missing++
+	}
+	d.Capabilities = append(d.Capabilities, found)
 	return missing, nil
+}
+
+// nodeCapability describes what a node told.
+func nodeCapability(n gitagency.NodeReport, limit time.Duration) gitagency.Capability {
+	const least = 2 * time.Second // difference of clocks that is mentioned
+	found := gitagency.Capability{Name: "node", State: gitagency.CapabilityOK}
+	clock := "its clock agrees"
+	switch offset := n.ClockOffset.Round(time.Second); {
+	case offset >= least:
+		clock = "its clock is ahead by " + offset.String()
+	case offset <= -least:
+		clock = "its clock is behind by " + (-offset).String()
+	}
+	switch {
+	case n.NoAnswer != "":
+		found.State = gitagency.CapabilityUnknown
+		found.Detail = fmt.Sprintf("no node has executed the probe in %s (%s); its job was removed; to wait longer: --timeout <t>", limit, n.NoAnswer)
+	case n.Problem != "":
+		found.State, found.Detail = gitagency.CapabilityMissing, n.Problem
+	default:
+		found.Detail = fmt.Sprintf("%s: git %s; git-agency %s; isolation %s; %s; answered in %s", n.Node, n.Git, n.Tool, n.Isolation, clock, n.Took.Round(100*time.Millisecond))
+	}
+	return found
+}
+
+// showWait shows on a terminal what the command waits for, and for how long it has done so.
+func (t *tool) showWait(what string) (end func()) {
+	report, erase := term.StartProgress(t.RawStderr, t.ProgressClock, what, func(since time.Duration) string { return since.Round(time.Second).String() })
+	if report == nil {
+		return erase
+	}
+	began, ended, shown := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(shown)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(500 * time.Millisecond):
+				report(time.Since(began))
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		<-shown
+		erase()
+	}
 }
 
 // printDiagnosis prints for people each finding with the command to type, then the capabilities of the machine.

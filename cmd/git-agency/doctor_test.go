@@ -728,6 +728,9 @@ var doctorCases = []doctorCase{
 	}},
 	{code: "refused-setting", id: "agency.sandbox.write", damage: func(w *doctorLab) { w.git("config", "agency.sandbox.write", "/") }},
 	{code: "refused-setting", id: "agency.sandbox.hdie", damage: func(w *doctorLab) { w.git("config", "agency.sandbox.hdie", "~/secret's") }},
+	{code: "interrupted-probe", id: "20260128120500-9999", damage: func(w *doctorLab) {
+		w.write(filepath.Join(w.recordsDir(), "probes", "20260128120500-9999.json"), `{"platform": "slurm", "pid": 1, "pid_started": "gone"}`)
+	}},
 	{code: "stale-lock", id: "packed-refs.lock", damage: func(w *doctorLab) { w.write(filepath.Join(w.repo, ".git", "packed-refs.lock"), "") }, checkFixed: func(w *doctorLab) { w.checkUsable() }},
 	{code: "stale-lock", id: "packed-refs.new", damage: func(w *doctorLab) {
 		w.git("branch", "packed")

@@ -136,6 +136,43 @@ func TestSubmitKilledAtAnyChange(t *testing.T) {
 	}
 }
 
+// TestProbeKilledAtAnyChange kills doctor before its system calls that change the disk while it probes a node. Doctor names what is left,
+// and prune removes it.
+func TestProbeKilledAtAnyChange(t *testing.T) {
+	t.Parallel()
+	l := newSlurmLab(t)
+	l.git("config", "agency.platform.slurm.args", "--hold") // or killat would kill the job as well
+	restore := l.save()
+	named := 0
+	for n := 1; ; n += killStep(20, 3) {
+		done, last := l.runKilledWithEnv(nil, n, "git-agency", "doctor", "--platform", "slurm", "--timeout", "10ms")
+		point := strconv.Itoa(n) + ", before " + last
+		if o := l.try(nil, "git-agency", "doctor", "--porcelain"); strings.Contains(o.stdout, "finding interrupted-probe\n") {
+			named++
+		}
+		l.fixPackedRefsLock()
+		l.agency("prune")
+		l.fixAll(point)
+		if refs := l.git("for-each-ref", "refs/agency/jobs", "refs/agency/results"); refs != "" {
+			t.Fatalf("%s: left in the hub:\n%s", point, refs)
+		}
+		if left, _ := filepath.Glob(filepath.Join(l.data, "repos", "*", "probes", "*")); len(left) > 0 {
+			t.Fatalf("%s: left: %q", point, left)
+		}
+		if jobs := l.must("squeue", "--noheader", "--states=all", "--Format=State:20"); strings.Contains(jobs, "PENDING") {
+			t.Fatalf("%s: a job is left:\n%s", point, jobs)
+		}
+		restore()
+		if done {
+			t.Logf("%d kill points, after %d of which something was left", n-1, named)
+			if named == 0 {
+				t.Error("nothing was ever left")
+			}
+			return
+		}
+	}
+}
+
 // TestManyNodesMakeOneResultEach has twenty nodes execute ten runs at once, two for each, without Slurm. Each run gets one result.
 func TestManyNodesMakeOneResultEach(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -48,4 +49,19 @@ func (x *checkRun) findAbandonedVerification(s treeInfo, e store.Entry[store.Inv
 			_, err := discard.EndAbandoned(ctx, x.Repository, x.repo, e, core.TrashOptions{Archive: true})
 			return err
 		})
+}
+
+// checkProbes reports probes of platforms that were killed. Only prune asks engines, which may have their jobs.
+func (x *checkRun) checkProbes(context.Context) error {
+	all, err := x.Store.Probes(x.ID)
+	for _, p := range all {
+		if procfs.IsAlive(p.PID, p.PIDStarted) {
+			continue
+		}
+		x.addFinding(Finding{
+			Code: "interrupted-probe", ID: p.ID, Path: x.Store.ProbePath(x.ID, p.ID), FixCommand: "git agency prune",
+			Problem: "a probe of the platform " + p.Platform + " was interrupted; its job and refs in the hub may be left",
+		}, nil)
+	}
+	return err
 }

@@ -225,6 +225,7 @@ func checks() []checkSpec {
 		{[]string{"orphan-archive"}, (*checkRun).checkArchives},
 		{[]string{"leftover-scratch"}, (*checkRun).checkScratch},
 		{[]string{"visible-markers"}, (*checkRun).checkExclude},
+		{[]string{"interrupted-probe"}, (*checkRun).checkProbes},
 	}
 }
 

@@ -96,7 +96,7 @@ func (req Request) plan(r *core.Repository) (creation.Request, error) {
 	if err := req.check(r); err != nil {
 		return start, err
 	}
-	id, err := newSessionID()
+	id, err := NewSessionID()
 	if err != nil {
 		return start, err
 	}
@@ -178,8 +178,8 @@ func addHosts(r *core.Repository, start creation.Request, hosts []string) (strin
 	return settings.HostsPrefix + strings.Join(named, ","), nil
 }
 
-// newSessionID returns a random UUID (RFC 9562, version 4).
-func newSessionID() (string, error) {
+// NewSessionID returns a random UUID (RFC 9562, version 4).
+func NewSessionID() (string, error) {
 	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
 		return "", err

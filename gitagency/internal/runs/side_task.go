@@ -39,7 +39,7 @@ func (t SideTask) adapt(m store.InvocationMeta) (store.InvocationMeta, error) {
 	if t.continuesSession(m) {
 		return m, nil
 	}
-	id, err := newSessionID()
+	id, err := NewSessionID()
 	if t.Runner != "" {
 		m.Runner, m.Command = t.Runner, nil
 	}

@@ -67,7 +67,7 @@ func ListLeftovers(dir string) (left []string, err error) {
 // records being removed. The caller must hold the repository lock; otherwise these may belong to a running process.
 func (s Store) ListTemps(repoID string) ([]string, error) {
 	var all []string
-	for _, dir := range []string{s.RepoDir(repoID), s.InvocationDir(repoID, ""), s.SandboxDir(repoID, ""), s.WorktreeDir(repoID, ""), s.TrashDir(repoID)} {
+	for _, dir := range []string{s.RepoDir(repoID), s.InvocationDir(repoID, ""), s.SandboxDir(repoID, ""), s.WorktreeDir(repoID, ""), s.TrashDir(repoID), s.ProbesDir(repoID)} {
 		temps, err := durable.ListTemps(dir)
 		if err != nil {
 			return nil, err

@@ -249,6 +249,9 @@ func (s Store) RemoveUnusedRepo(repoID string) error {
 			return nil // in use
 		}
 	}
+	if err := os.Remove(s.ProbesDir(repoID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil // in use
+	}
 	if err := os.Remove(s.TrashDir(repoID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil // in use
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // Prefixes of refs.
@@ -228,8 +229,11 @@ func (h *Hub) Forget(ctx context.Context, id string) error {
 	const tries = 3 // a late attempt may push meanwhile
 	for n := 1; ; n++ {
 		refs, err := h.Refs(ctx, id)
-		if err != nil || len(refs) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(refs) == 0 {
+			return h.removeLeftovers(ctx, JobRef(id))
 		}
 		var updates []transport.RefUpdate
 		for ref, oid := range refs {
@@ -241,6 +245,23 @@ func (h *Hub) Forget(ctx context.Context, id string) error {
 		}
 		return err
 	}
+}
+
+// removeLeftovers removes what a killed process has left of a ref of the repository itself that does not exist. Only processes with the
+// repository lock write the ref.
+func (h *Hub) removeLeftovers(ctx context.Context, ref string) error {
+	if !h.isRepo {
+		return nil
+	}
+	if _, left := store.FirstExisting(h.repo.RefPath(ref)+index.LockSuffix, h.repo.ReflogPath(ref)); !left {
+		return nil
+	}
+	repo, unlock, err := h.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return repo.RemoveRefLeftovers(ctx, ref)
 }
 
 // FetchJob fetches the job of an invocation into the repository, and returns its commit. known is a commit of the hub that the

@@ -131,6 +131,9 @@ func (w *work) fetchJob(ctx context.Context) (*hub.Job, error) {
 	if job.Invocation != w.req.ID {
 		return nil, fmt.Errorf("job %s is that of %s", commit, job.Invocation)
 	}
+	if job.Probe {
+		return &job, nil
+	}
 	return &job, w.keepBase(ctx, job.Base, known)
 }
 
