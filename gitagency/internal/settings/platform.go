@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/images"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -49,7 +50,7 @@ func platformKeys() []Key {
 		{Name: slurm("dir"), Default: "~/.cache/agency/nodes/<host>", Meaning: "directory on the nodes for repositories and sandboxes; it should be on a disk of the node", checkValue: checkAbsolutePath},
 		{Name: podman("engine"), Default: "`podman`, else `docker`", Meaning: "container engine of the platform, which also has the images of `--software`: `podman` or `docker`", checkValue: checkEngine},
 		{Name: podman("image"), Default: "that of `--software`", Meaning: "image of the containers in which runs are executed; it has to contain git", checkValue: checkImage},
-		{Name: podman("args"), Meaning: "further arguments of `podman run`, one in each value, such as `--volume=/data:/data`", multiValued: true},
+		{Name: podman("args"), Meaning: "further arguments of `podman run`, one in each value, such as `--volume=/data:/data`", checkValue: checkContainerOption, multiValued: true},
 		{Name: podman("ssh"), Default: "this machine", Meaning: "machine on which podman is run: a host, or user@host", checkValue: checkSSH},
 		{Name: podman("dir"), Default: "the volume git-agency", Meaning: "directory on the machine with podman for repositories and sandboxes, in place of the volume", checkValue: checkAbsolutePath},
 	}
@@ -62,7 +63,11 @@ func (r *Reader) Platform(name string) (Platform, error) {
 		if k.checkValue == nil || !strings.HasPrefix(k.Name, platformKey(name, "")) {
 			continue
 		}
-		if s, set := r.Config.Last(k.Name); set {
+		values := MultiValues(r.Config, k.Name)
+		if s, set := r.Config.Last(k.Name); set && !k.multiValued {
+			values = []config.Setting{s}
+		}
+		for _, s := range values {
 			if err := k.checkValue(s.Value); err != nil {
 				return p, InvalidSetting(k.Name, s, wantOf(err))
 			}
@@ -112,6 +117,15 @@ func checkEngine(value string) error {
 func checkImage(value string) error {
 	if images.CheckReference(value) != nil {
 		return &fault.InvalidError{What: "image", Value: value, Want: "the name of an image"}
+	}
+	return nil
+}
+
+// checkContainerOption refuses options by which the container of a run would not be found again, or would begin something else.
+func checkContainerOption(value string) error {
+	name, _, _ := strings.Cut(value, "=")
+	if slices.Contains([]string{"--name", "--entrypoint", "--restart", "--rm", "--detach", "-d"}, name) {
+		return &fault.InvalidError{What: "option of containers", Value: value, Want: "one other than --name, --entrypoint, --restart, --rm and --detach"}
 	}
 	return nil
 }
