@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,10 +41,22 @@ func roundTrip(l *lab) {
 	l.requireNothingLeft()
 }
 
+// requireProbed checks that a node of a platform answers the probe of doctor.
+func (l *lab) requireProbed(platform string) {
+	l.t.Helper()
+	o := l.try(nil, "git-agency", "doctor", "--platform", platform)
+	if o.code != 0 || !regexp.MustCompile(`(?m)^node +ok .*: git 2\..*isolation os; its clock agrees`).MatchString(o.stdout) {
+		l.t.Errorf("%+v", o)
+	}
+}
+
 // TestRealRoundTrip lands what an agent made on a node.
 func TestRealRoundTrip(t *testing.T) {
 	t.Parallel()
-	roundTrip(newRealLab(t, sharedCluster(t)))
+	l := newRealLab(t, sharedCluster(t))
+	roundTrip(l)
+	l.requireProbed("slurm")
+	l.requireNothingLeft()
 }
 
 // TestRealOrdinaryUserRoundTrip submits as a user other than that of the daemons.

@@ -83,6 +83,12 @@ func testPodmanRoundTrip(l podmanLab) {
 		l.t.Errorf("%+v", o)
 	}
 	roundTrip(l.lab)
+	l.requireProbed("podman")
+	l.requireNothingLeft()
+	l.git("config", "--add", "agency.platform.podman.args", "--no-such-option")
+	if o := l.try(nil, "git", "agency", "doctor", "--platform", "podman"); o.code != 4 || !strings.Contains(o.stdout, "--no-such-option") {
+		l.t.Errorf("%+v", o)
+	}
 	l.requireNothingLeft()
 }
 
@@ -225,6 +231,7 @@ func testPodmanOverSSH(l podmanLab) {
 	l.git("config", "agency.platform.podman.ssh", "allowed")
 	l.env = append(l.env, "CONTAINERS_STORAGE_CONF=/none") // podman on this side would fail
 	roundTrip(l.lab)
+	l.requireProbed("podman")
 	id := l.submit(`echo y >y; touch $OUT/begun; exec sleep 1000`)
 	l.waitForOut("begun")
 	l.agency("stop", id)
@@ -245,6 +252,7 @@ func testPodmanVolume(l podmanLab) {
 	l.git("clone", "-q", "--bare", "--shared", ".", bare)
 	l.git("config", "agency.hub", bare)
 	roundTrip(l.lab)
+	l.requireProbed("podman")
 	l.requireNothingLeft()
 	if got := l.podman("volume", "ls", "--quiet"); got != "git-agency" {
 		l.t.Errorf("the volumes are %q", got)

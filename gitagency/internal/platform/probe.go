@@ -151,8 +151,13 @@ func (p *probe) ask(ctx context.Context, prims store.Primitives, limit time.Dura
 	request := newRequest(p.platform, p.hub, commit, job, "")
 	request.Name, request.LogDir = p.job.Name, p.job.Dir
 	began := time.Now()
-	if p.job.ID, err = p.driver.Submit(ctx, request); err != nil {
-		return report, explainRejected(err, p.platform, p.hub)
+	p.job.ID, err = p.driver.Submit(ctx, request)
+	if rejected := (*engine.RejectedError)(nil); errors.As(err, &rejected) {
+		report.Problem = quote.OneLine(explainRejected(err, p.platform, p.hub).Error(), maxText)
+		return report, nil
+	}
+	if err != nil {
+		return report, err
 	}
 	st, err := p.wait(ctx, limit)
 	report.Took = time.Since(began)
