@@ -217,6 +217,7 @@ func checks() []checkSpec {
 		{[]string{"interrupted-land", "stray-landing"}, (*checkRun).checkLandings},
 		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "unreadable-tree", "foreign-tree", "unlinked-tree", "missing-branch", "foreign-record", "leftovers"}, (*checkRun).checkIntegrationWorktrees},
 		{[]string{"interrupted-discard", "half-discarded", "wrong-marker", "interrupted-put", "interrupted-rollback", "interrupted-verify", "missing-target", "missing-layer", "missing-clone"}, (*checkRun).checkSandboxes},
+		{[]string{"interrupted-probe"}, (*checkRun).checkProbes},
 		{[]string{"unclaimed-marker"}, (*checkRun).checkUnrecordedMarkers},
 		{[]string{"orphan-branch", "other-data-dir", "copied-entry"}, (*checkRun).checkUnrecorded},
 		{[]string{"orphan-ref"}, (*checkRun).checkUnrecordedPins},
@@ -225,7 +226,6 @@ func checks() []checkSpec {
 		{[]string{"orphan-archive"}, (*checkRun).checkArchives},
 		{[]string{"leftover-scratch"}, (*checkRun).checkScratch},
 		{[]string{"visible-markers"}, (*checkRun).checkExclude},
-		{[]string{"interrupted-probe"}, (*checkRun).checkProbes},
 	}
 }
 
