@@ -11,7 +11,7 @@ type PreflightRequest struct {
 	Start    StartRequest // sandbox that would be created
 	Argv     []string     // command line that would run instead of the runner of Start; may be empty
 	Headless bool         // no person would be at a terminal
-	Version  bool         // run the agent with --version, which may take a second
+	Version  bool         // report versions: run the agent with --version, which may take a second, and ask the engine
 	Online   bool         // connect to the hosts that the agent needs
 }
 

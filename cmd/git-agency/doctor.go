@@ -143,7 +143,7 @@ func (t *tool) probePlatform(c *cli.Context, repo *gitagency.Repository, d *gita
 		return 0, nil
 	}
 	report, err := repo.Preflight(c.Context, gitagency.PreflightRequest{
-		Start: gitagency.StartRequest{Primitives: gitagency.Primitives{Platform: name}}, Headless: true,
+		Start: gitagency.StartRequest{Primitives: gitagency.Primitives{Platform: name}}, Headless: true, Version: true,
 	})
 	if err != nil {
 		return 0, err

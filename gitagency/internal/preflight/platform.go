@@ -43,6 +43,7 @@ func checkPlatform(ctx context.Context, s *subject) result {
 		return failedBy(err)
 	}
 	p = p.WithImageOf(s.prims)
+	p.Brief = !s.req.Version
 	driver, err := engine.Open(p.Config)
 	if err != nil {
 		return failedBy(err)
@@ -62,7 +63,7 @@ func checkPlatform(ctx context.Context, s *subject) result {
 	if caps.Problem != "" {
 		return result{failed: true, reason: caps.Problem, remedy: platformRemedy(p, caps)}
 	}
-	return passed("%s", strings.Join(append([]string{s.prims.Platform + " " + caps.Version}, caps.Notes...), "; "))
+	return passed("%s", strings.Join(append([]string{strings.TrimSpace(s.prims.Platform + " " + caps.Version)}, caps.Notes...), "; "))
 }
 
 // platformRemedy returns what the user can do where an engine would refuse every job.

@@ -25,7 +25,7 @@ type Request struct {
 	Start    creation.Request // sandbox that would be created
 	Argv     []string         // command line that would run instead of the runner of Start; may be empty
 	Headless bool             // no person would be at a terminal
-	Version  bool             // run the agent of the table with --version, which may take a second
+	Version  bool             // report versions: run the agent of the table with --version, which may take a second, and ask the engine
 	Online   bool             // connect to the hosts that the agent needs
 	Existing bool             // the sandbox exists: what its creation needs is not checked
 }

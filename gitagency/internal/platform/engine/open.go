@@ -18,6 +18,7 @@ type Config struct {
 	Client    string   // podman or docker; empty: podman, or docker where that alone is installed on this machine
 	Image     string   // image of containers
 	Args      []string // further arguments of its submit command
+	Brief     bool     // leave out of a probe what only informs
 }
 
 // Open returns the driver of an engine.
@@ -27,7 +28,7 @@ func Open(c Config) (Driver, error) {
 	case "slurm":
 		return Slurm{Channel: channel, Partition: c.Partition, Account: c.Account, Args: c.Args}, nil
 	case "podman":
-		return Podman{Channel: channel, Client: c.ContainerClient(), Image: c.Image, Args: c.Args}, nil
+		return Podman{Channel: channel, Client: c.ContainerClient(), Image: c.Image, Args: c.Args, Brief: c.Brief}, nil
 	}
 	return nil, fmt.Errorf("there is no engine %q", c.Name)
 }

@@ -22,6 +22,7 @@ type Podman struct {
 	Client string   // podman or docker
 	Image  string   // of the containers
 	Args   []string // options of the user for "run", after ours: of two equal ones the last counts
+	Brief  bool     // Probe leaves out the version, unless there is no image to ask for
 
 	killWait time.Duration // between SIGTERM and SIGKILL; zero: defaultKillWait
 	poller
@@ -341,7 +342,7 @@ func (p Podman) unreachable(a answer) error {
 	return nil
 }
 
-// Probe asks for the version, and at the same time for the image: each client takes some 50 ms.
+// Probe asks for the image, and at the same time for the version: each client takes some 50 ms.
 func (p Podman) Probe(ctx context.Context) (Capabilities, error) {
 	caps := Capabilities{Accounting: true, KillWait: cmp.Or(p.killWait, defaultKillWait)}
 	var image answer
@@ -356,13 +357,17 @@ func (p Podman) Probe(ctx context.Context) (Capabilities, error) {
 	if p.Client == "docker" {
 		format = "{{.Server.Version}}" // which fails without the daemon
 	}
-	version, err := p.askClient(ctx, p.Client, "version", "--format", format)
+	var err error
+	if !p.Brief || p.Image == "" {
+		var version answer
+		version, err = p.askClient(ctx, p.Client, "version", "--format", format)
+		if caps.Version = oneLine(version.stdout); err == nil && (version.exit != 0 || caps.Version == "") {
+			err = p.failed(version)
+		}
+	}
 	asked.Wait()
 	if err = cmp.Or(err, imageErr); err != nil {
 		return caps, err
-	}
-	if caps.Version = oneLine(version.stdout); version.exit != 0 || caps.Version == "" {
-		return caps, p.failed(version)
 	}
 	switch {
 	case p.Image == "":

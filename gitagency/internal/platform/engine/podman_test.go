@@ -204,9 +204,12 @@ func testProbePodman(t *testing.T, b *bench) {
 	}
 	for image, want := range map[string]string{"": "no image is chosen", "localhost/none:1": "podman has no image localhost/none:1"} {
 		b.podman(func(p *Podman) { p.Image = image })
-		caps, err := b.driver.Probe(t.Context())
-		if err != nil || !strings.HasPrefix(caps.Problem, want) || caps.MissingImage != image {
-			t.Errorf("%q: %+v, %v", image, caps, err)
+		for _, brief := range []bool{false, true} {
+			b.podman(func(p *Podman) { p.Brief = brief })
+			caps, err := b.driver.Probe(t.Context())
+			if err != nil || !strings.HasPrefix(caps.Problem, want) || caps.MissingImage != image || (caps.Version == "") != (brief && image != "") {
+				t.Errorf("%q, brief %v: %+v, %v", image, brief, caps, err)
+			}
 		}
 	}
 }
