@@ -223,6 +223,9 @@ func (c *Client) recordEnd(ctx context.Context, h *hub.Hub, m store.InvocationMe
 		switch {
 		case errors.Is(err, errOtherRun):
 			end = c.lostRun(ctx, now, st)
+			if settled, err := c.settleLost(ctx, h, now, st, result.Commit); err != nil || !settled {
+				return err
+			}
 		case isRefusal(c.r, err):
 			end = failedRun("its result was refused: " + err.Error())
 		case err != nil:
@@ -233,7 +236,7 @@ func (c *Client) recordEnd(ctx context.Context, h *hub.Hub, m store.InvocationMe
 		}
 	} else {
 		end = c.lostRun(ctx, now, st)
-		settled, err := c.settleLost(ctx, h, now, st)
+		settled, err := c.settleLost(ctx, h, now, st, "")
 		if err != nil || !settled {
 			return err
 		}
@@ -263,10 +266,10 @@ func (c *Client) recordEnd(ctx context.Context, h *hub.Hub, m store.InvocationMe
 	return c.cleanUp(ctx, now)
 }
 
-// settleLost makes sure that no job can work on a run whose end is recorded without a result. settled is false if the next look may find
-// one.
-func (c *Client) settleLost(ctx context.Context, h *hub.Hub, m store.InvocationMeta, st engine.Status) (settled bool, err error) {
-	if st.State == "" && m.PlatformJob == "" { // the client of the engine may be about to start it: a node does nothing without its job
+// settleLost makes sure that no job can work on a run whose end is recorded without a result. settled is false if the hub or
+// the engine has news of the run; the next Refresh records its end. other is a result of another run that is in the hub; empty for none.
+func (c *Client) settleLost(ctx context.Context, h *hub.Hub, m store.InvocationMeta, st engine.Status, other string) (settled bool, err error) {
+	if st.State == "" && m.PlatformJob == "" { // a client of the engine may still be starting the job; without its ref in the hub, the node ends at once
 		refs, err := h.Refs(ctx, m.InvocationID)
 		if job := hub.JobRef(m.InvocationID); err == nil && refs[job] == m.JobCommit && m.JobCommit != "" {
 			err = h.Update(ctx, transport.RefUpdate{Ref: job, Old: m.JobCommit})
@@ -282,7 +285,8 @@ func (c *Client) settleLost(ctx context.Context, h *hub.Hub, m store.InvocationM
 		return false, err
 	}
 	found, err := c.findResults(ctx, h, []store.InvocationMeta{m}) // a job that was told to end has pushed what it had
-	return len(found) == 0, err
+	late, is := found[m.InvocationID]
+	return !is || late.Commit == other, err
 }
 
 // cleanUp removes what is kept only as long as a run goes on. The refs in the hub stay until the invocation ends.

@@ -18,7 +18,7 @@ type Driver interface {
 	// Probe asks the engine what it is and what its site permits.
 	Probe(ctx context.Context) (Capabilities, error)
 
-	// Submit queues a job and returns its id. It does not look whether a job of this name exists.
+	// Submit queues a job, or starts it where the engine has no queue, and returns its id. It does not look whether a job of this name exists.
 	Submit(ctx context.Context, job Job) (id string, err error)
 
 	// List asks for the states of jobs in one query. Jobs that the engine does not know, or not any more, are not in the

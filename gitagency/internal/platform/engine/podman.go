@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,8 @@ type Podman struct {
 	Args   []string // options of the user for "run", after ours: of two equal ones the last counts
 	Brief  bool     // Probe leaves out the version, unless there is no image to ask for
 
-	killWait time.Duration // between SIGTERM and SIGKILL; zero: defaultKillWait
+	killWait   time.Duration // between SIGTERM and SIGKILL; zero: defaultKillWait
+	submitWait time.Duration // for a client that starts a container; zero: submitTimeout
 	poller
 }
 
@@ -39,7 +41,7 @@ const programDir = "/usr/local/bin"
 // noClient is the exit code of a script that does not find the client (EX_UNAVAILABLE).
 const noClient = 69
 
-// Submit starts a container. There is no queue, so TimeLimit, Memory and Requeue have no meaning: the job itself has limits. An
+// Submit starts a container. There is no queue, so TimeLimit, Memory and Requeue have no meaning: the node side enforces the limits of the run. An
 // error that is not a *RejectedError leaves open whether it runs: List finds it by its name.
 func (p Podman) Submit(ctx context.Context, job Job) (string, error) {
 	if err := p.check(job); err != nil {
@@ -48,12 +50,16 @@ func (p Podman) Submit(ctx context.Context, job Job) (string, error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
-	// A client that is ended may leave a container that never begins, so neither an interrupt nor our death ends it.
+	// A client that is ended may leave a container that never begins, so it goes on after an interrupt and after the end of this process.
 	channel := p.Channel
 	channel.Outlive = true
-	ctx, cancel := p.withTimeout(context.WithoutCancel(ctx), submitTimeout, []string{p.Client, "run"})
+	ctx, cancel := p.withTimeout(context.WithoutCancel(ctx), cmp.Or(p.submitWait, submitTimeout), []string{p.Client, "run"})
 	defer cancel()
 	a, err := channel.ask(ctx, p.Client, []string{"sh", "-c", p.submitScript(job)}, "")
+	if err != nil && ctx.Err() != nil { // the client was killed: a container that it has created may never begin
+		_, removeErr := p.askClient(context.WithoutCancel(ctx), p.Client, "rm", "--force", job.Name)
+		return "", errors.Join(err, removeErr)
+	}
 	if err = cmp.Or(err, p.missing(a)); err != nil {
 		return "", err
 	}
@@ -119,8 +125,8 @@ esac
 exit "$status"
 `
 
-// logDrivers are the drivers of logs that keep all bytes. The journal of the machine, a default, limits their rate, and JSON has no bytes
-// that are not UTF-8.
+// logDrivers maps a client to a log driver that keeps bytes as they are. The journal, a default of podman, limits their rate; json-file, the
+// default of docker, cannot hold bytes that are not UTF-8. docker's local keeps the last 100 MB, which is more than a node writes.
 var logDrivers = map[string]string{"podman": "k8s-file", "docker": "local"}
 
 // runOptions returns the options of "run" for a job.
@@ -131,7 +137,7 @@ func (p Podman) runOptions(job Job) []string {
 	options := []string{
 		"--detach", "--name=" + job.Name, "--pull=never", "--workdir=/", "--log-driver=" + logDrivers[p.Client],
 		"--security-opt=seccomp=unconfined", "--security-opt=label=disable",
-		"--stop-signal=TERM", "--stop-timeout=" + strconv.Itoa(int(defaultKillWait.Seconds())), // of the engine, and of a shutdown
+		"--stop-signal=TERM", "--stop-timeout=" + strconv.Itoa(int(defaultKillWait.Seconds())), // used by "podman stop" and at a shutdown of the machine
 	}
 	if p.Client == "docker" {
 		options = append(options, "--security-opt=apparmor=unconfined", "--security-opt=systempaths=unconfined")
@@ -176,7 +182,7 @@ func (p Podman) List(ctx context.Context, jobs []Ref) ([]Status, error) {
 		case at >= 0:
 			told[at].Name = job.Name // the user may have renamed the container
 			all = append(all, told[at])
-		case !saysNoContainer(a, cmp.Or(job.ID, job.Name)): // to be taken for removed would be the end of a job that runs
+		case !saysNoContainer(a, cmp.Or(job.ID, job.Name)): // only "no such container" means that it was removed; after any other error, the job may still run
 			return nil, p.failed(a)
 		}
 	}
@@ -232,7 +238,7 @@ func (p Podman) Cancel(ctx context.Context, job Ref) error {
 
 // cancelContainer sends SIGTERM to a container, and SIGKILL some seconds later. Its arguments are the client, the id and the seconds. The
 // process that waits has a session of its own where setsid exists. A directory marks a container that was signalled, so that it gets one
-// SIGTERM; an old one is left of a process that was killed.
+// SIGTERM; an old one is left of a process that was killed. The trap keeps a SIGTERM from ending the script between mkdir and kill.
 const cancelContainer = `trap : TERM
 mark=${TMPDIR:-/tmp}/cancelled-$2
 if ! mkdir "$mark" 2>/dev/null && [ -O "$mark" ] && [ -n "$(find "$mark" -maxdepth 0 -mmin -2 2>/dev/null)" ]; then
@@ -273,7 +279,7 @@ exec "$1" rm --volumes "$2"
 // Limits of the time that a client takes, whose service may hang.
 const (
 	askTimeout    = 30 * time.Second // longer than reapWait
-	submitTimeout = time.Minute
+	submitTimeout = 10 * time.Minute // the first container of a large image may have to copy its files
 )
 
 func (p Podman) withTimeout(ctx context.Context, most time.Duration, argv []string) (context.Context, context.CancelFunc) {

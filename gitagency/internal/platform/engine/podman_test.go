@@ -283,8 +283,9 @@ func TestParseContainers(t *testing.T) {
 	}
 }
 
-// TestListBelievesOnlyWhatIsSaid checks which answers say that a container does not exist. All others leave open whether it runs.
-func TestListBelievesOnlyWhatIsSaid(t *testing.T) {
+// TestListTakesOnlyNoSuchContainerAsRemoved checks which answers of a client mean that a container does not exist. After any other
+// answer, List is an error.
+func TestListTakesOnlyNoSuchContainerAsRemoved(t *testing.T) {
 	t.Parallel()
 	line := strings.Repeat("1", 64) + "|renamed|running|0|false|2026-11-19 17:59:31 +0000 UTC|box|\"\"\n"
 	for _, c := range []struct {
@@ -315,6 +316,27 @@ func TestListBelievesOnlyWhatIsSaid(t *testing.T) {
 		if names != c.want {
 			t.Errorf("%+v: %q, %v", c, names, err)
 		}
+	}
+}
+
+// TestSubmitRemovesContainerOfHungClient has a client hang while it starts a container, which therefore may never begin.
+func TestSubmitRemovesContainerOfHungClient(t *testing.T) {
+	t.Parallel()
+	bin, removed := t.TempDir(), filepath.Join(t.TempDir(), "removed")
+	must(t, shellscript.Write(filepath.Join(bin, "podman"), `#!/bin/sh
+case $1 in
+run) exec sleep 1000 ;;
+rm) echo "$@" >`+removed+` ;;
+esac
+`))
+	p := Podman{Channel: Channel{Env: []string{"PATH=" + bin + ":/usr/bin:/bin"}}, Client: "podman", Image: "i", submitWait: 100 * time.Millisecond}
+	id, err := p.Submit(t.Context(), Job{Name: "job", Argv: []string{"tool"}})
+	var unreachable *UnreachableError
+	if !errors.As(err, &unreachable) || !strings.Contains(unreachable.Detail, "no answer after 100ms") {
+		t.Errorf("%q, %v", id, err)
+	}
+	if text, err := os.ReadFile(removed); string(text) != "rm --force job\n" {
+		t.Errorf("removed: %q, %v", text, err)
 	}
 }
 
