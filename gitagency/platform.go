@@ -13,6 +13,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
+// PlatformLocal is the platform of runs on this machine.
+const PlatformLocal = store.PlatformLocal
+
 // RunsOnPlatform reports whether the runs of an invocation are executed by another machine.
 func (i Invocation) RunsOnPlatform() bool {
 	return !store.Primitives(i.Primitives).IsLocal()
@@ -85,14 +88,14 @@ type NodeReport struct {
 	Tool        string        // version of git-agency
 	Isolation   string        // wall that was built
 	ClockOffset time.Duration // by which its clock is at least ahead of that of this machine; negative: behind
-	Took        time.Duration // from the submission until the result was here
+	Took        time.Duration // from the submission until the engine reported the end of the job
 
 	NoAnswer string // what the engine says about a job that had not ended in time; empty if it had
 	Problem  string // why the node cannot execute runs; empty if it can
 }
 
 // ProbeNode has a node of a platform execute git behind the walls that runs have there by default, waits for it up to a limit, and
-// returns what the node told. Nothing of it is left afterwards.
+// returns what the node told. Afterwards the job, the sandbox and the refs are removed; the repository of the node stays.
 func (r *Repository) ProbeNode(ctx context.Context, name string, limit time.Duration) (NodeReport, error) {
 	prims, err := r.core.Settings.ChoosePrimitives(store.Primitives{Platform: name}, "")
 	if err != nil {
@@ -108,7 +111,7 @@ type JobRequest struct {
 	ID           string // id of the invocation
 	Job          string // commit of the job
 	Dir          string // directory for repositories and sandboxes; empty: in the user's cache directory
-	ExclusiveDir bool   // lock a directory of its own below Dir: processes of other containers cannot be seen
+	ExclusiveDir bool   // use a directory below Dir that no other process has locked, since process ids mean nothing in other containers
 	Environment  string // file with the variables that the agent needs, if the node can read it; empty for none
 
 	Options        Options         // Dir is not used

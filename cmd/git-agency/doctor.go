@@ -22,7 +22,7 @@ func (t *tool) doctorCommand() *cli.Command {
 		Description: `Checks records, trees, refs and git's own files, and prints for each finding its place, whether work could
 be lost, and the command that repairs it; then what this machine offers. Changes nothing without --fix.
 Works also when git itself cannot list worktrees. With --platform, it also asks the engine of that platform
-and the hub, and has a node execute git in a sandbox, of which nothing is left.
+and the hub, and has a node execute git in a sandbox. Job, sandbox and refs are removed afterwards.
 
 With --fix, repairs what was found under an id that doctor printed. Interrupted steps are completed or
 undone. Removed work is kept as refs/agency/trash/<id>.
@@ -85,14 +85,12 @@ func (t *tool) printSuccess(words, rest string) error {
 func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	d, diagnoseErr := repo.Diagnose(c.Context)
 	d.Capabilities = append(d.Capabilities, t.installationStatus(c.Context)...)
-	unusable, err := t.probePlatform(c, repo, &d)
-	if err != nil {
-		return errors.Join(diagnoseErr, err)
-	}
+	unusable, probeErr := t.probePlatform(c, repo, &d)
 	if d.ActiveProcess != "" {
 		t.Warn(term.OneLine(d.ActiveProcess) + " is changing the repository; its unfinished changes were not checked")
 	}
 	t.warnRefused(d.Refusals)
+	var err error
 	switch {
 	case c.Bool("json"):
 		err = t.PrintJSON(d)
@@ -101,8 +99,8 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	default:
 		err = t.printDiagnosis(d, diagnoseErr == nil)
 	}
-	if diagnoseErr != nil {
-		return diagnoseErr
+	if failed := errors.Join(diagnoseErr, probeErr); failed != nil {
+		return failed
 	}
 	if err == nil && len(d.Findings)+unusable > 0 {
 		found := &findingsError{count: len(d.Findings) + unusable}
@@ -139,7 +137,7 @@ func nodeTimeout(c *cli.Context) (time.Duration, error) {
 // missing.
 func (t *tool) probePlatform(c *cli.Context, repo *gitagency.Repository, d *gitagency.Diagnosis) (missing int, err error) {
 	name := c.String("platform")
-	if name == "" {
+	if name == "" || name == gitagency.PlatformLocal { // this machine is diagnosed anyway
 		return 0, nil
 	}
 	report, err := repo.Preflight(c.Context, gitagency.PreflightRequest{
@@ -184,7 +182,7 @@ func (t *tool) probePlatform(c *cli.Context, repo *gitagency.Repository, d *gita
 func nodeCapability(n gitagency.NodeReport, limit time.Duration) gitagency.Capability {
 	const least = 2 * time.Second // difference of clocks that is mentioned
 	found := gitagency.Capability{Name: "node", State: gitagency.CapabilityOK}
-	clock := "its clock agrees"
+	clock := "its clock agrees within " + (n.Took + least).Round(time.Second).String()
 	switch offset := n.ClockOffset.Round(time.Second); {
 	case offset >= least:
 		clock = "its clock is ahead by " + offset.String()
@@ -198,7 +196,7 @@ func nodeCapability(n gitagency.NodeReport, limit time.Duration) gitagency.Capab
 	case n.Problem != "":
 		found.State, found.Detail = gitagency.CapabilityMissing, n.Problem
 	default:
-		found.Detail = fmt.Sprintf("%s: git %s; git-agency %s; isolation %s; %s; answered in %s", n.Node, n.Git, n.Tool, n.Isolation, clock, n.Took.Round(100*time.Millisecond))
+		found.Detail = fmt.Sprintf("%s: git %s; git-agency %s; isolation %s; %s; ended after %s", n.Node, n.Git, n.Tool, n.Isolation, clock, n.Took.Round(100*time.Millisecond))
 	}
 	return found
 }

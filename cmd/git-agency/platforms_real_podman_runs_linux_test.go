@@ -254,6 +254,13 @@ func testPodmanVolume(l podmanLab) {
 	roundTrip(l.lab)
 	l.requireProbed("podman")
 	l.requireNothingLeft()
+	volume := l.podman("volume", "inspect", "--format", "{{.Mountpoint}}", "git-agency")
+	if repositories, err := filepath.Glob(filepath.Join(volume, "*/data/repos/*")); err != nil || len(repositories) == 0 {
+		l.t.Errorf("the volume has no repository: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(volume, "*/data/repos/*/sandboxes/*")); err != nil || len(left) > 0 {
+		l.t.Errorf("left in the volume: %q, %v", left, err)
+	}
 	if got := l.podman("volume", "ls", "--quiet"); got != "git-agency" {
 		l.t.Errorf("the volumes are %q", got)
 	}

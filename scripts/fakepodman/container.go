@@ -28,6 +28,7 @@ type container struct {
 	ID, Name, Hostname string
 	Program            string // as it is found on this machine
 	Argv               []string
+	Env                []string // of --env
 	Dir                string
 	Status             string
 	Exit               int
@@ -107,6 +108,12 @@ func (s *service) run(o options, words []string) error {
 	id := make([]byte, 32)
 	_, _ = rand.Read(id) // never fails
 	c.ID = hex.EncodeToString(id)
+	for _, kv := range o.all("--env") {
+		if name, _, hasValue := strings.Cut(kv, "="); !hasValue {
+			kv = name + "=" + os.Getenv(name)
+		}
+		c.Env = append(c.Env, kv)
+	}
 	program, words := o.last("--entrypoint"), words[1:]
 	c.Argv = []string{program}
 	seen := map[int]bool{} // indices of words that are paths in a mount
@@ -209,6 +216,7 @@ func supervise(s *service, args []string) error {
 	cmd.Args = c.Argv
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = c.Dir, stdout, stderr, &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin"}, strings.FieldsFunc(string(environment), func(r rune) bool { return r == '\n' })...)
+	cmd.Env = append(cmd.Env, c.Env...)
 	if err := cmd.Start(); err != nil {
 		return err
 	}

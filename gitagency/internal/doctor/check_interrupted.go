@@ -51,7 +51,7 @@ func (x *checkRun) findAbandonedVerification(s treeInfo, e store.Entry[store.Inv
 		})
 }
 
-// checkProbes reports probes of platforms that were killed. Only prune asks engines, which may have their jobs.
+// checkProbes reports probes whose process was killed. It does not ask the engine whether their jobs still exist; prune does.
 func (x *checkRun) checkProbes(context.Context) error {
 	all, err := x.Store.Probes(x.ID)
 	for _, p := range all {

@@ -42,7 +42,7 @@ type SetupError struct {
 	ID  string
 	Err error
 
-	Submitting bool // it is that of a job for another platform: the run can be resumed
+	Submitting bool // the submission of the run to its platform failed; 'resume' submits it again
 }
 
 func (e *SetupError) Error() string { return fmt.Sprintf("set up sandbox %s: %v", e.ID, e.Err) }

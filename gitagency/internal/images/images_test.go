@@ -128,10 +128,10 @@ func TestParseImage(t *testing.T) {
 	}
 }
 
-// waitForLocks waits until no process has a copy of a lock that was released: one that another test starts has it until its exec.
+// waitForLocks waits until no child of another test holds a released lock: between fork and exec a child has copies of all descriptors.
 func waitForLocks(t *testing.T, d Dir) {
 	t.Helper()
-	syscall.ForkLock.RLock() // or the copies of these would be next
+	syscall.ForkLock.RLock() // no fork may copy the descriptors that this function opens
 	defer syscall.ForkLock.RUnlock()
 	for _, dir := range []string{string(d), filepath.Join(string(d), testID)} {
 		held, err := lock.AcquireDirExclusive(t.Context(), dir, time.Minute)

@@ -68,7 +68,7 @@ func (c *Client) keepLateResult(ctx context.Context, h *hub.Hub, m store.Invocat
 	case errors.Is(err, errOtherRun):
 		return nil
 	case isRefusal(c.r, err):
-		c.r.Warn("a result of %s that is not in its sandbox was refused, and is commit %s: %v", m.InvocationID, late.Commit, err)
+		c.r.Warn("the late result %s of %s was refused, and is not kept as a snapshot: %v", late.Commit, m.InvocationID, err)
 		return nil
 	case err == nil:
 		c.r.Warn("a result of %s that came after its end is kept as snapshot %s/%d", m.InvocationID, m.InvocationID, number)

@@ -27,7 +27,7 @@ type NodeReport struct {
 	Tool        string        // version of git-agency
 	Isolation   string        // wall that was built
 	ClockOffset time.Duration // by which its clock is at least ahead of that of this machine; negative: behind
-	Took        time.Duration // from the submission until the result was here
+	Took        time.Duration // from the submission until the engine reported the end of the job
 
 	NoAnswer string // what the engine says about a job that had not ended in time; empty if it had
 	Problem  string // why the node cannot execute runs; empty if it can
@@ -37,8 +37,8 @@ type NodeReport struct {
 var errNoAnswer = errors.New("no node has answered in time")
 
 // ProbeNode has a node of a platform execute git in a sandbox, as a run executes its agent, and returns what it told: the job and its
-// result go through the hub, and the node builds the walls of the primitives. The sandbox has no files. Nothing of it is left
-// afterwards, on this machine or on the node.
+// result go through the hub, and the node builds the walls of the primitives. The sandbox has no files. Afterwards the job, the
+// sandbox, the refs and the record are removed; the repository of the node stays.
 //
 //  1. Write the record of the probe.
 //  2. Push the job to the hub.
@@ -60,12 +60,8 @@ func (c *Client) ProbeNode(ctx context.Context, prims store.Primitives, limit ti
 		return report, err
 	}
 	rec := store.Probe{ID: id, Platform: prims.Platform, Hub: hubName, PID: os.Getpid(), PIDStarted: procfs.Identity(os.Getpid()), StartedAt: at}
-	p, err := c.openProbe(ctx, rec)
+	p, err := c.openProbe(ctx, rec, prims)
 	if err != nil {
-		return report, err
-	}
-	p.platform = p.platform.WithImageOf(prims)
-	if p.driver, err = openDriver(p.platform); err != nil {
 		return report, err
 	}
 	rec.Hub = p.hub.Name
@@ -78,8 +74,10 @@ func (c *Client) ProbeNode(ctx context.Context, prims store.Primitives, limit ti
 		return report, err
 	}
 	defer func() {
-		if forgetErr := p.forget(context.WithoutCancel(ctx)); forgetErr != nil {
-			c.r.Warn("what is left of the probe of %s could not be removed: %v", prims.Platform, forgetErr)
+		cleaning, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout+cancelTimeout)
+		defer done()
+		if forgetErr := p.forget(cleaning); forgetErr != nil {
+			c.r.Warn("what is left of the probe of %s could not be removed: %v; to try again: git agency prune", prims.Platform, forgetErr)
 		}
 	}()
 	return p.ask(ctx, prims, limit)
@@ -92,12 +90,13 @@ func (c *Client) ForgetProbes(ctx context.Context) error {
 		if procfs.IsAlive(rec.PID, rec.PIDStarted) {
 			continue
 		}
-		p, probeErr := c.openProbe(ctx, rec)
+		p, probeErr := c.openProbe(ctx, rec, store.Primitives{Platform: rec.Platform})
 		if probeErr == nil {
 			probeErr = p.forget(ctx)
 		}
 		if probeErr != nil {
-			err = errors.Join(err, fmt.Errorf("an interrupted probe of %s has left job %s: %w", rec.Platform, jobName(rec.ID, 1), probeErr))
+			err = errors.Join(err, fmt.Errorf("an interrupted probe of %s has left job %s: %w; if the platform or the hub does not exist any more, remove %s",
+				rec.Platform, jobName(rec.ID, 1), probeErr, c.r.Store.ProbePath(c.r.ID, rec.ID)))
 		}
 	}
 	return err
@@ -113,10 +112,15 @@ type probe struct {
 	job      engine.Ref
 }
 
-func (c *Client) openProbe(ctx context.Context, rec store.Probe) (*probe, error) {
+// openProbe opens the engine and the hub of a probe. prims may name the image of its container.
+func (c *Client) openProbe(ctx context.Context, rec store.Probe, prims store.Primitives) (*probe, error) {
 	p := &probe{c: c, id: rec.ID, job: engine.Ref{Name: jobName(rec.ID, 1)}}
-	var err error
-	if p.driver, p.platform, err = openEngine(c.r, rec.Platform); err != nil {
+	platform, err := c.r.Settings.Platform(rec.Platform)
+	if err != nil {
+		return nil, err
+	}
+	p.platform = platform.WithImageOf(prims)
+	if p.driver, err = openDriver(p.platform); err != nil {
 		return nil, err
 	}
 	if p.platform.SSH == "" {
@@ -240,6 +244,9 @@ func (p *probe) forget(ctx context.Context) error {
 	if err == nil && len(known) > 0 && known[0].State != engine.Ended {
 		if err = p.driver.Cancel(ctx, p.job); err == nil {
 			_, err = p.wait(ctx, stopTimeout)
+		}
+		if errors.Is(err, errNoAnswer) {
+			err = errors.New("its job was told to end, and still runs")
 		}
 	}
 	if err == nil {

@@ -315,7 +315,7 @@ func hubPaths(h *hub.Hub) (paths []engine.Path) {
 	}
 	paths = []engine.Path{{Source: dir, Target: dir, Write: true}}
 	for _, objects := range (&git.Repo{CommonDir: dir}).Alternates() {
-		if _, err := os.Stat(objects); err == nil || !errors.Is(err, os.ErrNotExist) { // git ignores one that does not exist
+		if _, err := os.Stat(objects); !errors.Is(err, os.ErrNotExist) { // git ignores one that does not exist
 			paths = append(paths, engine.Path{Source: objects, Target: objects})
 		}
 	}

@@ -181,7 +181,7 @@ func (p *logPrinter) copySetup(path string) error {
 	return errors.Join(log.copyRest(), text.End())
 }
 
-// printAtOnce returns a writer that prints the whole lines of a text as soon as they are written to it.
+// printAtOnce returns a writer that flushes the text after each write, so that output that is followed shows at once.
 func printAtOnce(to io.Writer) io.Writer {
 	if text, is := to.(*plaintext.Writer); is {
 		return &flushedText{text}

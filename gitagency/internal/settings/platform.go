@@ -49,7 +49,7 @@ func platformKeys() []Key {
 		{Name: slurm("requeue"), Default: "true", Meaning: "whether Slurm may run a job again that was preempted or whose node was lost", checkValue: checkBool},
 		{Name: slurm("dir"), Default: "~/.cache/agency/nodes/<host>", Meaning: "directory on the nodes for repositories and sandboxes; it should be on a disk of the node", checkValue: checkAbsolutePath},
 		{Name: podman("engine"), Default: "`podman`, else `docker`", Meaning: "container engine of the platform, which also has the images of `--software`: `podman` or `docker`", checkValue: checkEngine},
-		{Name: podman("image"), Default: "that of `--software`", Meaning: "image of the containers in which runs are executed; it has to contain git", checkValue: checkImage},
+		{Name: podman("image"), Meaning: "image of the containers in which runs are executed, unless `--software` names one; it has to contain git", checkValue: checkImage},
 		{Name: podman("args"), Meaning: "further arguments of `podman run`, one in each value, such as `--volume=/data:/data`", checkValue: checkContainerOption, multiValued: true},
 		{Name: podman("ssh"), Default: "this machine", Meaning: "machine on which podman is run: a host, or user@host", checkValue: checkSSH},
 		{Name: podman("dir"), Default: "the volume git-agency", Meaning: "directory on the machine with podman for repositories and sandboxes, in place of the volume", checkValue: checkAbsolutePath},

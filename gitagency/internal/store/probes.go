@@ -37,7 +37,7 @@ const probeSuffix = ".json"
 // WriteProbe writes the record of a probe. The caller holds the repository lock.
 func (s Store) WriteProbe(repoID string, p Probe) error {
 	dir := s.ProbesDir(repoID)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := durable.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := durable.RemoveTemps(dir); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -183,7 +184,7 @@ func updateRef(ctx context.Context, repo *git.Repo, u transport.RefUpdate, like 
 	case u.New == "":
 		return repo.DeleteRef(ctx, u.Ref, u.Old)
 	case u.Old == "":
-		u.Old = strings.Repeat("0", len(like))
+		u.Old = object.FormatOf(like).ZeroID()
 	}
 	if err := repo.MoveRef(ctx, u.Ref, u.New, u.Old, "agency: run"); err != nil {
 		return err

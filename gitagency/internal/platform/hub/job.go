@@ -23,7 +23,7 @@ type Job struct {
 	State      string `json:"state_commit,omitempty"` // snapshot that the run starts from; empty: the base
 	Changed    bool   `json:"changed,omitempty"`      // the sandbox was started with uncommitted work, which is not that of the agent
 	Platform   string `json:"platform"`
-	Probe      bool   `json:"probe,omitempty"` // it asks what the node offers: its base is not one that later jobs build on
+	Probe      bool   `json:"probe,omitempty"` // a probe of doctor; the node does not keep its base for later fetches
 
 	Runner     string           `json:"runner,omitempty"`
 	Mode       string           `json:"mode"`

@@ -12,13 +12,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
 	"github.com/git-agency/git-agency/gitagency/internal/runs"
@@ -31,7 +31,7 @@ type Request struct {
 	ID           string // id of the invocation
 	Job          string // commit of the job
 	Dir          string // directory for repositories and sandboxes; empty: in the user's cache directory
-	ExclusiveDir bool   // lock a directory of its own below Dir: processes of other containers cannot be seen
+	ExclusiveDir bool   // use a directory below Dir that no other process has locked, since process ids mean nothing in other containers
 	Environment  string // file with the variables that the agent needs, if the node can read it; empty for none
 	Node         string // name of this machine
 	Attempt      int    // number of the attempt at this run, from 1
@@ -147,7 +147,7 @@ func (w *work) keepBase(ctx context.Context, base, known string) error {
 	}
 	old := known
 	if old == "" {
-		old = strings.Repeat("0", len(base))
+		old = object.FormatOf(base).ZeroID()
 	}
 	if err := w.repo.Git.MoveRef(ctx, baseRef, base, old, "agency: node"); err != nil && !git.ChangedNothing(err) {
 		return err
