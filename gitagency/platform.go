@@ -95,13 +95,14 @@ type NodeReport struct {
 }
 
 // ProbeNode has a node of a platform execute git behind the walls that runs have there by default, waits for it up to a limit, and
-// returns what the node told. Afterwards the job, the sandbox and the refs are removed; the repository of the node stays.
-func (r *Repository) ProbeNode(ctx context.Context, name string, limit time.Duration) (NodeReport, error) {
+// returns what the node told. Afterwards the job, the sandbox and the refs are removed; the repository of the node stays. Once force,
+// which may be nil, is closed, it does not wait for their removal. A report that is not empty is valid also if there is an error.
+func (r *Repository) ProbeNode(ctx context.Context, name string, limit time.Duration, force <-chan struct{}) (NodeReport, error) {
 	prims, err := r.core.Settings.ChoosePrimitives(store.Primitives{Platform: name}, "")
 	if err != nil {
 		return NodeReport{}, publicError(err)
 	}
-	report, err := r.platforms.ProbeNode(ctx, prims, limit)
+	report, err := r.platforms.ProbeNode(ctx, prims, limit, force)
 	return NodeReport(report), publicError(err)
 }
 

@@ -165,9 +165,9 @@ func (t *tool) probePlatform(c *cli.Context, repo *gitagency.Repository, d *gita
 		return missing, err
 	}
 	end := t.showWait("waiting for a node of " + name)
-	node, err := repo.ProbeNode(c.Context, name, limit)
+	node, err := repo.ProbeNode(c.Context, name, limit, t.SecondInterrupt)
 	end()
-	if err != nil {
+	if node == (gitagency.NodeReport{}) {
 		return missing, err
 	}
 	found := nodeCapability(node, limit)
@@ -175,7 +175,7 @@ func (t *tool) probePlatform(c *cli.Context, repo *gitagency.Repository, d *gita
 		missing++
 	}
 	d.Capabilities = append(d.Capabilities, found)
-	return missing, nil
+	return missing, err
 }
 
 // nodeCapability describes what a node told.
@@ -192,7 +192,7 @@ func nodeCapability(n gitagency.NodeReport, limit time.Duration) gitagency.Capab
 	switch {
 	case n.NoAnswer != "":
 		found.State = gitagency.CapabilityUnknown
-		found.Detail = fmt.Sprintf("no node has executed the probe in %s (%s); its job was removed; to wait longer: --timeout <t>", limit, n.NoAnswer)
+		found.Detail = fmt.Sprintf("no node has executed the probe in %s (%s); to wait longer: --timeout <t>", limit, n.NoAnswer)
 	case n.Problem != "":
 		found.State, found.Detail = gitagency.CapabilityMissing, n.Problem
 	default:

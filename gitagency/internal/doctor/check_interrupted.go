@@ -9,6 +9,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // findInterruptedRollback reports a rollback or sync that was killed.
@@ -55,13 +56,17 @@ func (x *checkRun) findAbandonedVerification(s treeInfo, e store.Entry[store.Inv
 func (x *checkRun) checkProbes(context.Context) error {
 	all, err := x.Store.Probes(x.ID)
 	for _, p := range all {
-		if procfs.IsAlive(p.PID, p.PIDStarted) {
+		if p.Err == nil && procfs.IsAlive(p.PID, p.PIDStarted) {
 			continue
 		}
-		x.addFinding(Finding{
+		f := Finding{
 			Code: "interrupted-probe", ID: p.ID, Path: x.Store.ProbePath(x.ID, p.ID), FixCommand: "git agency prune",
 			Problem: "a probe of the platform " + p.Platform + " was interrupted; its job and refs in the hub may be left",
-		}, nil)
+		}
+		if p.Err != nil {
+			f.Problem, f.FixCommand = "the record of a probe cannot be read; a job and refs in the hub with its id may be left: "+p.Err.Error(), "rm -r "+quote.Shell(f.Path)
+		}
+		x.addFinding(f, nil)
 	}
 	return err
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -36,85 +38,158 @@ type NodeReport struct {
 // errNoAnswer ends the wait for a node.
 var errNoAnswer = errors.New("no node has answered in time")
 
+// maxNodeText bounds each text of a report.
+const maxNodeText = 300
+
 // ProbeNode has a node of a platform execute git in a sandbox, as a run executes its agent, and returns what it told: the job and its
 // result go through the hub, and the node builds the walls of the primitives. The sandbox has no files. Afterwards the job, the
-// sandbox, the refs and the record are removed; the repository of the node stays.
+// sandbox, the refs and the record are removed; the repository of the node stays. Once force is closed, ProbeNode does not wait for
+// their removal. A report that is not empty is valid also if there is an error.
 //
 //  1. Write the record of the probe.
 //  2. Push the job to the hub.
-//  3. Submit it to the engine, and wait until it has ended, but not longer than the limit.
-//  4. Read the result.
+//  3. Submit it to the engine, and record its id.
+//  4. Wait until it has ended, but not longer than the limit, and read the result.
 //  5. Remove the job and its result, and then the record.
 //
 // A process killed between 1 and 5 leaves the record, by which ForgetProbes finds the rest.
-func (c *Client) ProbeNode(ctx context.Context, prims store.Primitives, limit time.Duration) (report NodeReport, err error) {
-	hubName, err := c.r.Settings.Hub()
+func (c *Client) ProbeNode(ctx context.Context, prims store.Primitives, limit time.Duration, force <-chan struct{}) (report NodeReport, err error) {
+	p, job, err := c.newProbe(ctx, prims, limit)
 	if err != nil {
 		return report, err
+	}
+	if err := c.withLock(ctx, func() error {
+		err := c.r.Store.EnsureRepo(c.r.ID, c.r.CommonDir, c.r.Now())
+		if err == nil {
+			err = c.r.Store.WriteProbe(c.r.ID, p.Probe)
+		}
+		if err != nil {
+			err = errors.Join(err, c.r.Store.RemoveProbe(c.r.ID, p.ID), c.r.Store.RemoveUnusedRepo(c.r.ID))
+		}
+		return err
+	}); err != nil {
+		return report, err
+	}
+	report, err = p.ask(ctx, job, limit)
+	cleaning, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout+cancelTimeout)
+	defer done()
+	go func() {
+		select {
+		case <-force:
+			done()
+		case <-cleaning.Done():
+		}
+	}()
+	if forgetErr := p.forget(cleaning); forgetErr != nil {
+		err = errors.Join(err, fmt.Errorf("what is left of the probe of %s could not be removed: %w; to try again: git agency prune", prims.Platform, forgetErr))
+	}
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return report, err
+}
+
+// newProbe returns a probe, of which nothing is written but objects, and its job.
+func (c *Client) newProbe(ctx context.Context, prims store.Primitives, limit time.Duration) (p *probe, job hub.Job, err error) {
+	hubName, err := c.r.Settings.Hub()
+	if err != nil {
+		return nil, job, err
 	}
 	id, at, err := c.r.AllocateID(ctx, func(id string) (string, error) {
 		what, _ := store.FirstExisting(c.r.Store.InvocationDir(c.r.ID, id), c.r.Store.SandboxDir(c.r.ID, id), c.r.Store.ProbePath(c.r.ID, id))
 		return what, nil
 	})
 	if err != nil {
-		return report, err
+		return nil, job, err
 	}
-	rec := store.Probe{ID: id, Platform: prims.Platform, Hub: hubName, PID: os.Getpid(), PIDStarted: procfs.Identity(os.Getpid()), StartedAt: at}
-	p, err := c.openProbe(ctx, rec, prims)
+	p, err = c.openProbe(store.Probe{ID: id, Platform: prims.Platform, PID: os.Getpid(), PIDStarted: procfs.Identity(os.Getpid()), StartedAt: at}, prims)
 	if err != nil {
-		return report, err
+		return nil, job, err
 	}
-	rec.Hub = p.hub.Name
-	if err := c.withLock(ctx, func() error {
-		if err := c.r.Store.EnsureRepo(c.r.ID, c.r.CommonDir, c.r.Now()); err != nil {
-			return err
-		}
-		return c.r.Store.WriteProbe(c.r.ID, rec)
-	}); err != nil {
-		return report, err
+	if err := p.openHub(ctx, hubName); err != nil {
+		return nil, job, err
 	}
-	defer func() {
-		cleaning, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout+cancelTimeout)
-		defer done()
-		if forgetErr := p.forget(cleaning); forgetErr != nil {
-			c.r.Warn("what is left of the probe of %s could not be removed: %v; to try again: git agency prune", prims.Platform, forgetErr)
-		}
-	}()
-	return p.ask(ctx, prims, limit)
+	session, err := runs.NewSessionID()
+	if err != nil {
+		return nil, job, err
+	}
+	job = hub.Job{
+		Invocation: id, Probe: true, Platform: prims.Platform, Mode: store.ModeHeadless, Primitives: nodePrimitives(p.platform, prims),
+		Run: store.RunFields{SessionID: session, Command: []string{"git", "version"}}, Number: 1, TimeoutMS: limit.Milliseconds(), Submitted: c.r.Now(),
+		Settings: append(unattended(), hub.Setting{Key: "user.name", Value: program}, hub.Setting{Key: "user.email", Value: program + "@localhost"}),
+	}
+	if job.Base, err = hub.WriteEmptyCommit(ctx, c.r.Git, c.r.Git.ObjectFormat(), core.ToolIdentity); err != nil {
+		return nil, job, err
+	}
+	p.Hub = p.hub.Name
+	p.JobCommit, err = job.Write(ctx, c.r.Git, core.ToolIdentity)
+	return p, job, err
 }
 
 // ForgetProbes removes what probes of killed processes have left.
 func (c *Client) ForgetProbes(ctx context.Context) error {
 	all, err := c.r.Store.Probes(c.r.ID)
 	for _, rec := range all {
-		if procfs.IsAlive(rec.PID, rec.PIDStarted) {
+		if rec.Err == nil && procfs.IsAlive(rec.PID, rec.PIDStarted) {
 			continue
 		}
-		p, probeErr := c.openProbe(ctx, rec, store.Primitives{Platform: rec.Platform})
-		if probeErr == nil {
-			probeErr = p.forget(ctx)
-		}
-		if probeErr != nil {
-			err = errors.Join(err, fmt.Errorf("an interrupted probe of %s has left job %s: %w; if the platform or the hub does not exist any more, remove %s",
-				rec.Platform, jobName(rec.ID, 1), probeErr, c.r.Store.ProbePath(c.r.ID, rec.ID)))
+		if probeErr := c.forgetProbe(ctx, rec); probeErr != nil {
+			// A value of the record, such as its hub, is none that the user has typed: the error has no type.
+			err = errors.Join(err, fmt.Errorf("an interrupted probe has left job %s: %s; if its platform or its hub does not exist any more, remove %s",
+				jobName(rec.ID, 1), probeErr.Error(), c.r.Store.ProbePath(c.r.ID, rec.ID)))
 		}
 	}
 	return err
 }
 
-// probe is a job that asks a node what it offers.
-type probe struct {
-	c        *Client
-	id       string
-	platform settings.Platform
-	driver   engine.Driver
-	hub      *hub.Hub
-	job      engine.Ref
+// forgetProbe removes what a probe of a killed process has left. The killed process may have left a client of the engine that still
+// submits the job: then the record stays.
+func (c *Client) forgetProbe(ctx context.Context, rec store.Probe) error {
+	if rec.Err != nil {
+		return rec.Err
+	}
+	p, err := c.openProbe(rec, store.Primitives{Platform: rec.Platform})
+	if err != nil {
+		return err
+	}
+	hubErr := p.openHub(ctx, rec.Hub)
+	if _, err := os.Stat(rec.Hub); filepath.IsAbs(rec.Hub) && errors.Is(err, fs.ErrNotExist) {
+		hubErr = nil // all that was in it is gone
+	}
+	p.mayBeInHub, p.mayBeSubmitted = p.hub != nil, true
+	if until := p.platform.SubmitsUntil(rec.StartedAt); rec.PlatformJob == "" && c.r.Now().Before(until) {
+		known, err := p.driver.List(ctx, []engine.Ref{p.job})
+		if err != nil {
+			return errors.Join(hubErr, err)
+		}
+		if len(known) == 0 {
+			c.r.Warn("a probe of %s was killed while its job was submitted; it is kept until %s, in case the job is still to come", rec.Platform, until.Local().Format(time.TimeOnly))
+			return errors.Join(hubErr, p.forgetHub(ctx))
+		}
+	}
+	if err := errors.Join(hubErr, p.forgetJob(ctx)); err != nil {
+		return err
+	}
+	c.r.Warn("what an interrupted probe of %s had left was removed", rec.Platform)
+	return p.forgetRecord(ctx)
 }
 
-// openProbe opens the engine and the hub of a probe. prims may name the image of its container.
-func (c *Client) openProbe(ctx context.Context, rec store.Probe, prims store.Primitives) (*probe, error) {
-	p := &probe{c: c, id: rec.ID, job: engine.Ref{Name: jobName(rec.ID, 1)}}
+// probe is a job that asks a node what it offers.
+type probe struct {
+	store.Probe
+	c        *Client
+	platform settings.Platform
+	driver   engine.Driver
+	hub      *hub.Hub // nil if it does not exist any more
+	job      engine.Ref
+
+	mayBeInHub     bool // refs of the probe may be in the hub
+	mayBeSubmitted bool // the engine may have its job
+}
+
+// openProbe opens the engine of a probe. prims may name the image of its container.
+func (c *Client) openProbe(rec store.Probe, prims store.Primitives) (*probe, error) {
+	p := &probe{Probe: rec, c: c, job: engine.Ref{Name: jobName(rec.ID, 1), ID: rec.PlatformJob}}
 	platform, err := c.r.Settings.Platform(rec.Platform)
 	if err != nil {
 		return nil, err
@@ -126,67 +201,67 @@ func (c *Client) openProbe(ctx context.Context, rec store.Probe, prims store.Pri
 	if p.platform.SSH == "" {
 		p.job.Dir = c.r.Store.ProbesDir(c.r.ID)
 	}
-	p.hub, err = openHub(ctx, c.r, rec.Hub, c.r.Git.ObjectFormat().ZeroID())
-	return p, err
+	return p, nil
+}
+
+func (p *probe) openHub(ctx context.Context, name string) (err error) {
+	p.hub, err = openHub(ctx, p.c.r, name, p.c.r.Git.ObjectFormat().ZeroID())
+	return err
 }
 
 // ask submits the job, and reads what the node answers.
-func (p *probe) ask(ctx context.Context, prims store.Primitives, limit time.Duration) (report NodeReport, err error) {
+func (p *probe) ask(ctx context.Context, job hub.Job, limit time.Duration) (report NodeReport, err error) {
 	c := p.c
-	session, err := runs.NewSessionID()
+	err = p.hub.Update(ctx, transport.RefUpdate{Ref: hub.JobRef(p.ID), New: p.JobCommit})
+	if rejected := (*transport.RejectedError)(nil); !errors.As(err, &rejected) {
+		p.mayBeInHub = true
+	}
 	if err != nil {
-		return report, err
-	}
-	job := hub.Job{
-		Invocation: p.id, Probe: true, Platform: prims.Platform, Mode: store.ModeHeadless, Primitives: nodePrimitives(p.platform, prims),
-		Run: store.RunFields{SessionID: session, Command: []string{"git", "version"}}, Number: 1, TimeoutMS: limit.Milliseconds(), Submitted: c.r.Now(),
-		Settings: append(unattended(), hub.Setting{Key: "user.name", Value: program}, hub.Setting{Key: "user.email", Value: program + "@localhost"}),
-	}
-	if job.Base, err = hub.WriteEmptyCommit(ctx, c.r.Git, c.r.Git.ObjectFormat(), core.ToolIdentity); err != nil {
-		return report, err
-	}
-	commit, err := job.Write(ctx, c.r.Git, core.ToolIdentity)
-	if err != nil {
-		return report, err
-	}
-	if err := p.hub.Update(ctx, transport.RefUpdate{Ref: hub.JobRef(p.id), New: commit}); err != nil {
 		return report, fmt.Errorf("the job cannot be pushed to the hub: %w", err)
 	}
-	request := newRequest(p.platform, p.hub, commit, job, "")
+	request := newRequest(p.platform, p.hub, p.JobCommit, job, "")
 	request.Name, request.LogDir = p.job.Name, p.job.Dir
 	began := time.Now()
 	p.job.ID, err = p.driver.Submit(ctx, request)
 	if rejected := (*engine.RejectedError)(nil); errors.As(err, &rejected) {
-		report.Problem = quote.OneLine(explainRejected(err, p.platform, p.hub).Error(), maxText)
+		report.Problem = quote.OneLine(explainRejected(err, p.platform, p.hub).Error(), maxNodeText)
 		return report, nil
 	}
+	p.mayBeSubmitted = true
 	if err != nil {
+		return report, err
+	}
+	p.PlatformJob = p.job.ID
+	if err := c.withLock(ctx, func() error { return c.r.Store.WriteProbe(c.r.ID, p.Probe) }); err != nil {
 		return report, err
 	}
 	st, err := p.wait(ctx, limit)
-	report.Took = time.Since(began)
-	report.Node = quote.OneLine(st.Node, maxText)
 	if errors.Is(err, errNoAnswer) {
-		report.NoAnswer = quote.OneLine(cmp.Or(st.Detail, string(st.State), "the job is not known"), maxText)
+		report.NoAnswer = quote.OneLine(cmp.Or(st.Detail, string(st.State)), maxNodeText)
 		return report, nil
 	}
 	if err != nil {
 		return report, err
 	}
+	took := time.Since(began)
 	result, found, err := p.readResult(ctx, job.Base)
-	if err == nil && found {
-		report.fill(result, job.Submitted, c.r.Now())
-	} else if err == nil {
-		report.Problem = quote.OneLine(c.lostJob(ctx, prims.Platform, p.job, st).Reason, maxText)
+	if err != nil {
+		return report, err
 	}
-	return report, err
+	report.Took, report.Node = took, quote.OneLine(st.Node, maxNodeText)
+	if found {
+		report.fill(result, job.Submitted, c.r.Now())
+	} else {
+		report.Problem = quote.OneLine(c.lostJob(ctx, p.Platform, p.job, st).Reason, maxNodeText)
+	}
+	return report, nil
 }
 
 // wait waits until the job has ended, and returns its last state. The error is errNoAnswer after the limit.
 func (p *probe) wait(ctx context.Context, limit time.Duration) (last engine.Status, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
 	defer cancel()
-	var askErr error
+	askErr := fmt.Errorf("%s has not said in %s how the job is", p.c.engineLabel(p.Platform), limit)
 	err = p.driver.Watch(ctx, []engine.Ref{p.job}, func(now []engine.Status) (goOn bool) {
 		last, askErr = engine.Status{}, nil
 		if len(now) > 0 {
@@ -202,31 +277,33 @@ func (p *probe) wait(ctx context.Context, limit time.Duration) (last engine.Stat
 
 // readResult reads the result from the hub, if there is one.
 func (p *probe) readResult(ctx context.Context, base string) (res hub.Result, found bool, err error) {
-	commits, err := p.hub.Results(ctx, p.id)
-	commit := commits[p.id]
+	commits, err := p.hub.Results(ctx, p.ID)
+	commit := commits[p.ID]
 	if err != nil || commit == "" {
 		return res, false, err
 	}
 	read := func(repo *git.Repo) (err error) {
-		res, err = hub.ReadResult(ctx, repo, commit, p.id)
+		res, err = hub.ReadResult(ctx, repo, commit, p.ID)
 		return err
 	}
 	if p.hub.IsRepository() {
 		err = read(p.c.r.Git)
 	} else {
-		err = p.hub.Receive(ctx, p.id, commit, base, p.c.r.LockAndRecover, read)
+		err = p.hub.Receive(ctx, p.ID, commit, base, p.c.r.LockAndRecover, read)
 	}
 	return res, true, err
 }
 
 // fill adds what is in the result of a job that was submitted and received at these times of this machine.
 func (n *NodeReport) fill(res hub.Result, submitted, received time.Time) {
-	line := func(text string) string { return quote.OneLine(text, maxText) }
+	line := func(text string) string { return quote.OneLine(text, maxNodeText) }
 	n.Node, n.Git, n.Tool, n.Isolation = line(res.Node), line(res.Record.Git), line(res.Record.Tool), line(res.Record.Isolation)
 	if res.Reason != store.StatusFinished {
 		n.Problem = cmp.Or(line(res.Record.Reason), fmt.Sprintf("git ended with exit code %d", res.Exit))
 	}
 	switch at := res.Record.EndedAt; {
+	case at.IsZero(): // no node has written that
+		n.Problem = cmp.Or(n.Problem, "its result does not say when it ended")
 	case at.Before(submitted):
 		n.ClockOffset = at.Sub(submitted)
 	case at.After(received):
@@ -234,11 +311,19 @@ func (n *NodeReport) fill(res hub.Result, submitted, received time.Time) {
 	}
 }
 
-// forget removes the job, what it left in the hub, and at last the record of the probe. A node that begins without its job in the hub
-// does nothing.
+// forget removes the job, what it left in the hub, and at last the record of the probe.
 func (p *probe) forget(ctx context.Context) error {
-	if err := p.hub.Forget(ctx, p.id); err != nil {
+	if err := p.forgetJob(ctx); err != nil {
 		return err
+	}
+	return p.forgetRecord(ctx)
+}
+
+// forgetJob removes the job, and what it left in the hub. A node that begins without its job in the hub does nothing.
+func (p *probe) forgetJob(ctx context.Context) error {
+	hubErr := p.forgetHub(ctx)
+	if !p.mayBeSubmitted {
+		return hubErr
 	}
 	known, err := p.driver.List(ctx, []engine.Ref{p.job})
 	if err == nil && len(known) > 0 && known[0].State != engine.Ended {
@@ -252,14 +337,31 @@ func (p *probe) forget(ctx context.Context) error {
 	if err == nil {
 		err = p.driver.Reap(ctx, p.job)
 	}
-	if err == nil { // it may have pushed a result when it was told to end
-		err = p.hub.Forget(ctx, p.id)
+	if err == nil && hubErr == nil { // it may have pushed a result when it was told to end
+		hubErr = p.forgetHub(ctx)
 	}
+	return errors.Join(err, hubErr)
+}
+
+// forgetHub removes the refs of the probe in the hub, unless they are those of another repository with the same id.
+func (p *probe) forgetHub(ctx context.Context) error {
+	if !p.mayBeInHub {
+		return nil
+	}
+	refs, err := p.hub.Refs(ctx, p.ID)
 	if err != nil {
 		return err
 	}
+	if job := refs[hub.JobRef(p.ID)]; job != "" && job != p.JobCommit {
+		return nil
+	}
+	return p.hub.Forget(ctx, p.ID)
+}
+
+// forgetRecord removes the record of the probe.
+func (p *probe) forgetRecord(ctx context.Context) error {
 	return p.c.withLock(ctx, func() error {
-		return errors.Join(p.c.r.Store.RemoveProbe(p.c.r.ID, p.id), p.c.r.Store.RemoveUnusedRepo(p.c.r.ID))
+		return errors.Join(p.c.r.Store.RemoveProbe(p.c.r.ID, p.ID), p.c.r.Store.RemoveUnusedRepo(p.c.r.ID))
 	})
 }
 

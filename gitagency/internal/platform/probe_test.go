@@ -25,6 +25,7 @@ func TestNodeReportOfResult(t *testing.T) {
 		"clock ahead":  {result(store.StatusFinished, 0, hub.Record{EndedAt: received.Add(time.Minute)}), time.Minute, ""},
 		"clock behind": {result(store.StatusFinished, 0, hub.Record{EndedAt: submitted.Add(-time.Hour)}), -time.Hour, ""},
 		"no walls":     {result(store.StatusFailed, 6, hub.Record{EndedAt: received, Reason: "walls\n\x1b[31m"}), 0, "walls; [31m"},
+		"no time":      {result(store.StatusFinished, 0, hub.Record{}), 0, "its result does not say when it ended"},
 		"git failed":   {result(store.StatusFailed, 3, hub.Record{EndedAt: received}), 0, "git ended with exit code 3"},
 	} {
 		t.Run(name, func(t *testing.T) {

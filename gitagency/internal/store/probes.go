@@ -22,6 +22,10 @@ type Probe struct {
 	PID           int       `json:"pid"`           // process that waits for the answer
 	PIDStarted    string    `json:"pid_started"`
 	StartedAt     time.Time `json:"started_at"`
+	JobCommit     string    `json:"job_commit"`             // commit of its job in the hub
+	PlatformJob   string    `json:"platform_job,omitempty"` // id of the job at its engine; empty as long as that has not told it
+
+	Err error `json:"-"` // why the record cannot be read; then only ID is known
 }
 
 // ProbesDir returns the directory with the records of probes. Engines write the output of their jobs there.
@@ -47,24 +51,27 @@ func (s Store) WriteProbe(repoID string, p Probe) error {
 	return writeJSON(s.ProbePath(repoID, p.ID), p)
 }
 
-// Probes returns the records of all probes. Those that cannot be read are in the error.
+// Probes returns the records of all probes.
 func (s Store) Probes(repoID string) (all []Probe, err error) {
 	entries, err := os.ReadDir(s.ProbesDir(repoID))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	for _, entry := range entries {
 		id, is := strings.CutSuffix(entry.Name(), probeSuffix)
 		if !is || !ids.Valid(id) {
 			continue
 		}
-		p, readErr := readJournal[Probe](s.ProbePath(repoID, id))
-		if err = errors.Join(err, readErr); p != nil {
+		p, err := readJournal[Probe](s.ProbePath(repoID, id))
+		switch {
+		case err != nil:
+			all = append(all, Probe{ID: id, Err: err})
+		case p != nil: // it was not removed meanwhile
 			p.ID = id
 			all = append(all, *p)
 		}
 	}
-	return all, err
+	return all, nil
 }
 
 // RemoveProbe removes the record of a probe, and the directory with the last one. The caller holds the repository lock.

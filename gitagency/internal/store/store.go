@@ -258,7 +258,7 @@ func (s Store) RemoveUnusedRepo(repoID string) error {
 	if err := durable.RemoveTree(s.RadarDir(repoID)); err != nil {
 		return err
 	}
-	if err := durable.Remove(filepath.Join(dir, "repo.json")); err != nil {
+	if err := durable.Remove(filepath.Join(dir, "repo.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, d := range []string{dir, filepath.Dir(dir), s.Root} {

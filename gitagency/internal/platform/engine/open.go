@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Config says which engine to use, and how its site wants it.
@@ -42,6 +43,15 @@ func (c Config) ContainerClient() string {
 		return "docker"
 	}
 	return "podman"
+}
+
+// SubmitsUntil returns the time until which a client may submit a job whose submission began at a time, although the process that started
+// the client was killed.
+func (c Config) SubmitsUntil(began time.Time) time.Time {
+	if c.Name == "podman" {
+		return began.Add(submitTimeout)
+	}
+	return began
 }
 
 // HasOwnRoot reports whether jobs of an engine have a root file system of their own: that of an image.
