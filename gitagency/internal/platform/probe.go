@@ -83,8 +83,8 @@ func (c *Client) ProbeNode(ctx context.Context, prims store.Primitives, limit ti
 	if forgetErr := p.forget(cleaning); forgetErr != nil {
 		err = errors.Join(err, fmt.Errorf("what is left of the probe of %s could not be removed: %w; to try again: git agency prune", prims.Platform, forgetErr))
 	}
-	if err == nil {
-		err = context.Cause(ctx)
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		err = errors.Join(cause, err)
 	}
 	return report, err
 }

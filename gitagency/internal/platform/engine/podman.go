@@ -25,8 +25,10 @@ type Podman struct {
 	Args   []string // options of the user for "run", after ours: of two equal ones the last counts
 	Brief  bool     // Probe leaves out the version, unless there is no image to ask for
 
-	killWait   time.Duration // between SIGTERM and SIGKILL; zero: defaultKillWait
-	submitWait time.Duration // for a client that starts a container; zero: submitTimeout
+	killWait time.Duration // between SIGTERM and SIGKILL; zero: defaultKillWait
+
+	submitWait    time.Duration // for a client that starts a container; zero: submitTimeout
+	interruptWait time.Duration // for such a client after an interrupt; zero: the constant
 	poller
 }
 
@@ -50,13 +52,23 @@ func (p Podman) Submit(ctx context.Context, job Job) (string, error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
-	// A client that is ended may leave a container that never begins, so it goes on after an interrupt and after the end of this process.
+	// A client that is killed may leave a container that never begins, so it goes on for a while after an interrupt, and after the end of
+	// this process.
 	channel := p.Channel
 	channel.Outlive = true
-	ctx, cancel := p.withTimeout(context.WithoutCancel(ctx), cmp.Or(p.submitWait, submitTimeout), []string{p.Client, "run"})
+	starting, cancel := p.withTimeout(context.WithoutCancel(ctx), cmp.Or(p.submitWait, submitTimeout), []string{p.Client, "run"})
 	defer cancel()
-	a, err := channel.ask(ctx, p.Client, []string{"sh", "-c", p.submitScript(job)}, "")
-	if err != nil && ctx.Err() != nil { // the client was killed: a container that it has created may never begin
+	starting, interrupt := context.WithCancelCause(starting)
+	defer interrupt(nil)
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(cmp.Or(p.interruptWait, interruptWait)):
+			interrupt(context.Cause(ctx))
+		case <-starting.Done():
+		}
+	})()
+	a, err := channel.ask(starting, p.Client, []string{"sh", "-c", p.submitScript(job)}, "")
+	if err != nil && starting.Err() != nil { // the client was killed
 		_, removeErr := p.askClient(context.WithoutCancel(ctx), p.Client, "rm", "--force", job.Name)
 		return "", errors.Join(err, removeErr)
 	}
@@ -280,6 +292,7 @@ exec "$1" rm --volumes "$2"
 const (
 	askTimeout    = 30 * time.Second // longer than reapWait
 	submitTimeout = 10 * time.Minute // the first container of a large image may have to copy its files
+	interruptWait = 10 * time.Second
 )
 
 func (p Podman) withTimeout(ctx context.Context, most time.Duration, argv []string) (context.Context, context.CancelFunc) {

@@ -335,9 +335,23 @@ esac
 	if !errors.As(err, &unreachable) || !strings.Contains(unreachable.Detail, "no answer after 100ms") {
 		t.Errorf("%q, %v", id, err)
 	}
-	if text, err := os.ReadFile(removed); string(text) != "rm --force job\n" {
-		t.Errorf("removed: %q, %v", text, err)
+	requireRemoved := func() {
+		t.Helper()
+		if text, err := os.ReadFile(removed); string(text) != "rm --force job\n" {
+			t.Errorf("removed: %q, %v", text, err)
+		}
+		_ = os.Remove(removed)
 	}
+	requireRemoved()
+
+	p.submitWait, p.interruptWait = 0, time.Millisecond
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	time.AfterFunc(100*time.Millisecond, func() { interrupt(interrupted) })
+	if id, err := p.Submit(ctx, Job{Name: "job", Argv: []string{"tool"}}); !errors.Is(err, interrupted) {
+		t.Errorf("after an interrupt: %q, %v", id, err)
+	}
+	requireRemoved()
 }
 
 // TestSubmitIsNotInterrupted interrupts a submission while the client starts the container. A client that ended then could leave one that
