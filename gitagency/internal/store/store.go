@@ -244,16 +244,16 @@ func (s Store) WriteRepoRecord(repoID, commonDir string, now time.Time) error {
 // RemoveUnusedRepo undoes EnsureRepo, unless the repository has records or trees.
 func (s Store) RemoveUnusedRepo(repoID string) error {
 	dir := s.RepoDir(repoID)
-	for _, sub := range []string{"worktrees", "invocations", "sandboxes"} {
-		if err := os.Remove(filepath.Join(dir, sub)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	subs := []string{"worktrees", "invocations", "sandboxes", "probes", "trash"}
+	for _, sub := range subs {
+		if entries, err := os.ReadDir(filepath.Join(dir, sub)); len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil // in use
 		}
 	}
-	if err := os.Remove(s.ProbesDir(repoID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil // in use
-	}
-	if err := os.Remove(s.TrashDir(repoID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil // in use
+	for _, sub := range subs {
+		if err := os.Remove(filepath.Join(dir, sub)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil // in use
+		}
 	}
 	if err := durable.RemoveTree(s.RadarDir(repoID)); err != nil {
 		return err
