@@ -35,6 +35,9 @@ func (s *Sandbox) OpenExclusive(ctx context.Context) (_ *Handle, leave func(), e
 	}, nil
 }
 
+// supervisorWait is the time after which a supervisor without a command counts as one that runs something.
+const supervisorWait = 2 * time.Second
+
 // waitExclusive waits for the exclusive lock of the sandbox. Unlike LockExclusive it ends no commands.
 func (s *Sandbox) waitExclusive(ctx context.Context) (v ExclusiveLock, err error) {
 	timeout, err := s.Repo.Settings.LockTimeout()
@@ -68,7 +71,10 @@ func (s *Sandbox) waitExclusive(ctx context.Context) (v ExclusiveLock, err error
 		case !fault.Is[*fault.LockTimeoutError](err):
 			return v, err
 		case len(proc.FindSupervisors(invocationDir)) > 0:
-			return v, &fault.RunningError{ID: s.ID, Programs: proc.TaskCommands(invocationDir)}
+			// One without a command is about to begin, or to end because its process was killed.
+			if programs := proc.TaskCommands(invocationDir); len(programs) > 0 || time.Since(started) > supervisorWait {
+				return v, &fault.RunningError{ID: s.ID, Programs: programs}
+			}
 		case timeout >= 0 && time.Since(started) > timeout: // an upload, or a command that has no supervisor yet
 			return v, s.busyError(timeout, invocationDir)
 		}
