@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -257,18 +258,26 @@ func (p *probe) ask(ctx context.Context, job hub.Job, limit time.Duration) (repo
 	return report, nil
 }
 
-// wait waits until the job has ended, and returns its last state. The error is errNoAnswer after the limit.
+// wait waits until the job has ended, and returns its last state. The error is errNoAnswer after the limit, which begins with the first
+// answer of the engine.
 func (p *probe) wait(ctx context.Context, limit time.Duration) (last engine.Status, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
-	defer cancel()
-	askErr := fmt.Errorf("%s has not said in %s how the job is", p.c.engineLabel(p.Platform), limit)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	end := time.AfterFunc(max(limit, cancelTimeout), func() { cancel(errNoAnswer) })
+	defer end.Stop()
+	begin := sync.OnceFunc(func() { end.Reset(limit) })
+	askErr := fmt.Errorf("%s does not answer", p.c.engineLabel(p.Platform))
 	err = p.driver.Watch(ctx, []engine.Ref{p.job}, func(now []engine.Status) (goOn bool) {
+		begin()
 		last, askErr = engine.Status{}, nil
 		if len(now) > 0 {
 			last = now[0]
 		}
 		return last.State == engine.Queued || last.State == engine.Running
-	}, func(err error) { askErr = err })
+	}, func(err error) {
+		begin()
+		askErr = err
+	})
 	if errors.Is(err, errNoAnswer) && askErr != nil {
 		return last, askErr
 	}
