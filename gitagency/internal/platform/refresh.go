@@ -230,8 +230,7 @@ func (c *Client) recordEnd(ctx context.Context, h *hub.Hub, m store.InvocationMe
 			end = failedRun("its result was refused: " + err.Error())
 		case err != nil:
 			return fmt.Errorf("the result of %s cannot be imported: %w", id, err)
-		}
-		if end.Status == store.StatusStopped && !now.StopRequested {
+		case end.Status == store.StatusStopped && !now.StopRequested:
 			end.Status, end.Reason = c.interruptedAs(now, st)
 		}
 	} else {
